@@ -1,0 +1,108 @@
+"""What a judgement is: comparisons with their verdicts, as plain values that the report and `harness judge` print."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from harness.spec import Experiment, Scalar
+
+
+class Word(enum.StrEnum):
+    """The verdict words. Time-like metrics are faster/slower, others lower/higher."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    LOWER = "lower"
+    HIGHER = "higher"
+    EQUIVALENT = "equivalent"
+    INCONCLUSIVE = "inconclusive"
+    INVALID = "invalid"
+    NOT_RUN = "not run"
+    """Skipped, failed, or present on one side only: the reason says which."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockPoint:
+    """One block of a contrast, for the per-block strip and the store's reader."""
+
+    block_index: int
+    session_id: str
+    before: float
+    """Baseline's process value in the metric's unit (geometric mean over its replicates)."""
+    after: float
+    order: int
+    """+1 where the treated arm ran after the baseline's mean position, -1 before."""
+    baselines: tuple[float, ...]
+    trial_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One arm against the baseline, at one place (workload, parameters, mode, preset, input), in one metric."""
+
+    workload: str
+    mode: str
+    preset: str
+    input: str
+    axes: Mapping[str, Scalar]
+    """The parameters that the experiment varies, at this place."""
+    arm: str
+    baseline: str
+    metric: str
+    unit: str
+    before: float | None
+    after: float | None
+    speedup: float | None
+    """Above 1 is better, for every metric: before / after where lower is better."""
+    ci_low: float | None
+    ci_high: float | None
+    ci_level: float | None
+    """Level of the interval that decided."""
+    raw_ci_low: float | None
+    raw_ci_high: float | None
+    """The unadjusted 95 % interval."""
+    blocks: int
+    verdict: Word
+    reason: str
+    primary: bool = True
+    """Whether it belongs to the declared primary family; others are exploratory."""
+    final: bool = False
+    """No more blocks are needed for it (decided, invalid, not run, or out of looks)."""
+    beyond_rope: bool = False
+    adjusted_p: float | None = None
+    minimal_detectable_effect: float | None = None
+    """As a relative change, at the blocks measured, with 80 % power."""
+    blocks_needed: int | None = None
+    """Estimated blocks until a verdict, where it is inconclusive."""
+    dropped_blocks: int = 0
+    points: tuple[BlockPoint, ...] = ()
+    notes: tuple[str, ...] = ()
+    """TAIL EFFECT, Hodges-Lehmann disagreement, order effect, bimodal processes, ..."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threat:
+    """A threat to validity that the harness found by itself."""
+
+    severity: str
+    """"note", "warning" or "invalid"."""
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """All comparisons of one experiment, recomputed from the records each time."""
+
+    experiment: Experiment
+    spec_id: str
+    comparisons: tuple[Comparison, ...]
+    threats: tuple[Threat, ...] = ()
+    sessions: tuple[str, ...] = ()
+    outcome_counts: Mapping[str, int] = field(default_factory=dict)
+    dropped_blocks: int = 0
+    variance: tuple[Mapping[str, float | str], ...] = ()
+    """Per place and arm: within- and between-process sd, autocorrelation, recommended windows."""
+    factors: tuple[Mapping[str, float | str], ...] = ()
+    """Factorial designs: effects and interactions with intervals, aliases, shares of variance."""
