@@ -15,6 +15,7 @@ EXACTLY_PINNED_BY_TORCH = re.compile(r"nvidia-(?!ml-py)|cuda-|triton")
 
 
 def main() -> None:
+    """Print one line a distribution, by name."""
     print("# Versions that the Makefile installs. Made by .ci/pin.py; pyproject.toml says what is allowed.")
     for name in sorted(installed_below("harness", {"test", "dev"})):
         print(f"{name}=={importlib.metadata.version(name)}")

@@ -25,8 +25,14 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+OPTIONS = (
+    "WORKLOAD", "TREATMENTS", "BASELINE", "PRESET", "MODE", "BUDGET", "DATA", "DEVICE", "INPUT", "SEED",
+    "MAX_BLOCKS", "ROPE", "MAX_FOREIGN_LOAD", "MAX_STEAL", "HARNESS_PLUGINS",
+)  # fmt: skip
+
+
 @pytest.fixture(autouse=True)
-def no_variables_of_make(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_options_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make test PRESET=full` must not change what the tests run."""
-    for name in ("WORKLOAD", "TREATMENTS", "PRESET", "MODE", "BUDGET", "DATA", "DEVICE", "INPUT", "SEED"):
+    for name in OPTIONS:
         monkeypatch.delenv(name, raising=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.arms import evaluate, format_arm, full_params, nearest, parse_arm, resolve, split_arms
@@ -114,6 +114,7 @@ def test_what_is_printed_is_read_back_as_the_same_arm(arm: Arm) -> None:
     assert typed(parse_arm(format_arm(arm))) == typed(arm)
 
 
+@settings(max_examples=30)
 @given(st.lists(arms().filter(lambda arm: arm.uses), max_size=4), st.sampled_from([" ", "\n", "; ", ";"]))
 def test_a_list_of_arms_splits_only_between_arms(several: list[Arm], separator: str) -> None:
     texts = [format_arm(arm) for arm in several]
@@ -121,13 +122,12 @@ def test_a_list_of_arms_splits_only_between_arms(several: list[Arm], separator: 
 
 
 @given(st.text(string.ascii_lowercase + "0_+(),=\"' ", max_size=30))
-def test_any_text_is_read_or_refused_in_words(text: str) -> None:
+def test_any_text_is_read_or_refused_as_a_usage_error(text: str) -> None:
     try:
         arm = parse_arm(text)
-    except UsageError as error:
-        assert str(error)
-    else:
-        assert parse_arm(format_arm(arm)) == arm
+    except UsageError:
+        return
+    assert parse_arm(format_arm(arm)) == arm
 
 
 ESCAPED = pytest.mark.xfail(strict=True, reason="the splitter takes an escaped quote for the closing one")
