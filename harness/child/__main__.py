@@ -1,0 +1,104 @@
+"""Runs one trial: `python -m harness.child trial.json`. Start here when a trial misbehaves; it can be re-run by hand.
+
+Reads the trial, sets it up, measures, proves, and writes `record.rank<k>.json` beside it. Output goes wherever the
+parent pointed it; every failure becomes a typed record.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from harness.child import host
+from harness.child.measure import Proofs, Startup, measure
+from harness.record import ChildRecord, Outcome
+from harness.registry import load_plugin
+from harness.spec import NoEffect, NotApplicable, Treatment, Trial, UsageError, Use, Workload
+
+
+def main(path: str) -> int:
+    host.die_with_parent()
+    startup = Startup(started=host.started_ns())
+    trial = read_trial(Path(path))
+    try:
+        record = run(trial, startup)
+    except BaseException as error:
+        record = failure(error)
+        traceback.print_exc()
+    write_record(Path(trial.work_folder), record)
+    return 0
+
+
+def read_trial(path: Path) -> Trial:
+    """The trial to run; a damaged or hand-edited file is refused with the key that is wrong."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Trial)
+    except (OSError, msgspec.DecodeError) as error:
+        sys.exit(f"{path}: {error}")
+
+
+def run(trial: Trial, startup: Startup) -> ChildRecord:
+    """Import, assemble, measure and prove."""
+    workload = load_plugin(trial.workload_source, "WORKLOAD")
+    assert isinstance(workload, Workload)
+    by_name = {source.name: source for source in trial.treatment_sources}
+
+    def with_code(uses: tuple[Use, ...]) -> list[tuple[Treatment, Use]]:
+        pairs = []
+        for use in uses:
+            treatment = load_plugin(by_name[use.name], "TREATMENT")
+            assert isinstance(treatment, Treatment)
+            pairs.append((treatment, use))
+        return pairs
+
+    own = with_code(trial.cell.arm.uses)
+    if workload.needs_torch:
+        from harness.child.torch_side.assemble import assemble, import_workload
+    else:
+        from harness.child.plain_side import assemble, import_workload
+    import_workload(workload)
+    startup.imported = time.monotonic_ns()
+    rig = assemble(trial, workload, [treatment for treatment, _ in own])
+    startup.built = time.monotonic_ns()
+    try:
+        return measure(trial, rig, Proofs(own, with_code(trial.also_prove)), startup)
+    finally:
+        rig.close()
+
+
+def failure(error: BaseException) -> ChildRecord:
+    """The typed record of an exception."""
+    words = f"{type(error).__name__}: {error}"
+    match error:
+        case NoEffect():
+            return ChildRecord(outcome=Outcome.NOT_APPLIED, reason=str(error))
+        case NotApplicable():
+            return ChildRecord(outcome=Outcome.NOT_APPLICABLE, reason=str(error))
+        case MemoryError():
+            return ChildRecord(outcome=Outcome.OOM_HOST, reason=words)
+        case UsageError():
+            return ChildRecord(outcome=Outcome.CRASHED, reason=str(error))
+    if type(error).__name__ == "OutOfMemoryError":
+        return ChildRecord(outcome=Outcome.OOM_DEVICE, reason=words)
+    if "can't allocate memory" in words or "Cannot allocate memory" in words:
+        return ChildRecord(outcome=Outcome.OOM_HOST, reason=words)
+    if "fail_on_recompile" in words:
+        return ChildRecord(outcome=Outcome.NOT_STEADY, reason=f"a compiled graph was compiled again after warm-up: {words}")
+    return ChildRecord(outcome=Outcome.CRASHED, reason=words)
+
+
+def write_record(folder: Path, record: ChildRecord) -> None:
+    """Write to a temporary name and rename, so that the parent never sees half a record."""
+    rank = os.environ.get("RANK", "0")
+    temporary = folder / f".record.rank{rank}.json"
+    temporary.write_bytes(msgspec.json.encode(record, enc_hook=str))
+    temporary.rename(folder / f"record.rank{rank}.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,70 @@
+"""What a child can read of its own process on the host, from /proc, without torch."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, and go at once if it is dead already."""
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit("the parent process is gone")
+
+
+def started_ns() -> int:
+    """When this process was started, on the monotonic clock: as the parent noted it, else as the kernel did."""
+    noted = os.environ.get("HARNESS_STARTED_NS")
+    if noted:
+        return int(noted)
+    with open("/proc/self/stat", encoding="utf-8") as stat:
+        ticks = int(stat.read().rsplit(")", 1)[1].split()[19])
+    since_boot = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return since_boot + time.monotonic_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def reset_peak_rss() -> None:
+    """Start a new peak of resident memory; where the kernel refuses, the peak is later reported as unknown."""
+    global _peak_is_reset
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
+        _peak_is_reset = True
+    except OSError:
+        _peak_is_reset = False
+
+
+_peak_is_reset = False
+
+
+def peak_rss_bytes() -> int | None:
+    """Peak resident memory since `reset_peak_rss`; null where it could not be reset."""
+    if not _peak_is_reset:
+        return None
+    with open("/proc/self/status", encoding="utf-8") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def tree_cpu_ns() -> int:
+    """CPU time used so far by this process and its living children, user and system."""
+    import psutil
+
+    me = psutil.Process()
+    seconds = 0.0
+    for process in [me, *me.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        seconds += times.user + times.system + (times.children_user + times.children_system if process is me else 0.0)
+    return int(seconds * 1e9)

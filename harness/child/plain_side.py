@@ -1,0 +1,73 @@
+"""Sets up a trial of a workload without torch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.arms import full_params
+from harness.child.rig import Rig
+from harness.spec import NotApplicable, Treatment, Trial, Workload
+
+STAGES_WITHOUT_TORCH = ("process", "between")
+
+
+@dataclass
+class PlainBench:
+    """What treatments may see of a trial without torch; see `spec.Bench`."""
+
+    workload: Workload
+    mode: str
+    params: Mapping[str, Any]
+    seed: int
+    device: str = "cpu"
+    rank: int = 0
+    rank_count: int = 1
+    model: Any = None
+    optimizer: Any = None
+    loader: Any = None
+    dataset: Any = None
+    forward: Any = None
+    step_times_ns: list[int] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def processes(self) -> list[Any]:
+        import psutil
+
+        return psutil.Process().children(recursive=True)
+
+    def mapped_libraries(self) -> list[str]:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            return sorted({line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line})
+
+    def compile_counters(self) -> Mapping[str, int]:
+        return {}
+
+    def sample_batch(self) -> Any:
+        return None
+
+
+def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) -> Rig:
+    """Build the workload's plain step and wrap it in the arm's treatments."""
+    assert workload.plain is not None
+    params = dict(trial.cell.params)
+    bench = PlainBench(workload, trial.cell.mode, params, trial.seed)
+    plain = workload.plain(mode=trial.cell.mode, seed=trial.seed, **params)
+    step = plain.step
+    for treatment, use in zip(treatments, trial.cell.arm.uses, strict=True):
+        if not set(treatment.hooks) <= set(STAGES_WITHOUT_TORCH):
+            raise NotApplicable(f"{treatment.name} acts on a torch model; the workload {workload.name} has none")
+        if "between" in treatment.hooks:
+            step = treatment.hooks["between"](step, bench, **full_params(use, treatment))
+    return Rig(
+        bench=bench,
+        step=step,
+        items_per_step=lambda: float(plain.items_per_step),
+        facts=lambda: {"python": sys.version.split()[0]},
+    )
+
+
+def import_workload(workload: Workload) -> None:
+    """Nothing to import ahead: the counterpart on the torch side loads torch and the model library."""

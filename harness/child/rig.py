@@ -1,0 +1,53 @@
+"""What the measuring code needs of a trial that is set up, with or without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.spec import Bench, Trace
+
+
+@dataclass
+class Counters:
+    """Work counted inside the steps; read outside the timed windows."""
+
+    data_wait_ns: int = 0
+    steps_performed: int = 0
+    steps_skipped: int = 0
+
+
+def nothing() -> None:
+    """Do nothing: the synchronisation of a device that has none, a reset with nothing to reset."""
+
+
+@dataclass
+class Rig:
+    """One assembled trial: the composed step, and the functions around it that differ by side and device."""
+
+    bench: Bench
+    step: Callable[[], Any]
+    """One complete step of the arm; its result (the loss, if any) is dropped."""
+    items_per_step: Callable[[], float]
+    """Units of work in a step over all ranks, known after the first step."""
+    counters: Counters = field(default_factory=Counters)
+    waits_for_data: bool = False
+    synchronise: Callable[[], None] = nothing
+    restore: Callable[[], None] = nothing
+    """Put parameters, buffers, optimizer state, random state and data position back to where they were before warm-up."""
+    loss: Callable[[], float | None] = lambda: None
+    """Loss of the latest step; waits for the device."""
+    mark_device: Callable[[], Callable[[], int | None]] = lambda: lambda: None
+    """Called before a window; what it returns is called after it and gives the device's elapsed time in ns."""
+    reset_peaks: Callable[[], None] = nothing
+    peaks: Callable[[], dict[str, int | None]] = dict
+    """peak_allocated_bytes, peak_reserved_bytes, peak_device_bytes since `reset_peaks`."""
+    reserved_bytes: Callable[[], int | None] = lambda: None
+    compile_count: Callable[[], int | None] = lambda: None
+    compile_ns: Callable[[], int | None] = lambda: None
+    forbid_recompiles: Callable[[], None] = nothing
+    profile: Callable[[], Trace | None] = lambda: None
+    """Run one more step under the profiler."""
+    facts: Callable[[], dict[str, Any]] = dict
+    close: Callable[[], None] = nothing

@@ -1,0 +1,1 @@
+"""The only code of the engine that imports torch at module level."""

@@ -1,0 +1,90 @@
+"""The `harness` command: joins the verbs, and turns mistakes into one clear line and exit code 2."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from types import FrameType
+
+import click
+
+from harness import __version__
+from harness.commands.exit_codes import Exit
+from harness.spec import UsageError
+
+VERBS = {
+    "bench": "measure one workload with the device's default arms, or your own; prints verdicts, writes a report",
+    "matrix": "the same for the four standard workloads",
+    "run": "run an experiment file, or go on with one that was interrupted",
+    "plan": "show what a run would measure, and what it would skip and why",
+    "judge": "print the verdicts of an experiment from its results",
+    "report": "rebuild reports from results, measuring nothing",
+    "list": "list workloads, treatments, experiments, metrics or stored runs",
+    "doctor": "look at this machine and say what would disturb or prevent a measurement",
+    "verify": "check a results folder for damaged, altered or foreign files",
+}
+
+
+class Verbs(click.Group):
+    """Imports a verb's module only when it is called, so that the light ones start quickly."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"harness.commands.{cmd_name}_command")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from harness.arms import nearest
+
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            raise UsageError(f"no command '{args[0]}'{nearest(args[0], VERBS)} `harness --help` shows all")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="harness")
+def cli() -> None:
+    """Controlled trials of PyTorch optimizations: before/after verdicts that hold up in review."""
+
+
+class Stopped(KeyboardInterrupt):
+    """SIGTERM asks for the same clean stop as Ctrl-C."""
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    raise Stopped
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit with the code that `Exit` defines."""
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    try:
+        code = cli.main(args=argv, prog_name="harness", standalone_mode=False)
+    except UsageError as error:
+        click.echo(f"error: {error}", err=True)
+        code = Exit.USER_ERROR
+    except click.ClickException as error:
+        error.show()
+        code = Exit.USER_ERROR
+    except click.exceptions.Abort:
+        code = Exit.INTERRUPTED
+    except Stopped:
+        code = Exit.TERMINATED
+    except KeyboardInterrupt:
+        code = Exit.INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = Exit.FINE
+    sys.exit(int(code or 0))

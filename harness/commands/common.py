@@ -1,0 +1,164 @@
+"""What several verbs share: options, opening a results folder, finding an experiment, tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.arms import nearest, split_arms
+from harness.config import experiment_files, load_experiment, parse_duration, parse_experiment
+from harness.registry import Registry, load_registry
+from harness.spec import Experiment, UsageError
+
+if TYPE_CHECKING:
+    from harness.machine import Machine
+    from harness.store import Store
+
+def options(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Apply several option decorators as one."""
+
+    def apply(function: Any) -> Any:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return apply
+
+
+def _option(name: str, variable: str, about: str, **more: Any) -> Callable[[Any], Any]:
+    return click.option(f"--{name}", envvar=variable, help=f"{about} [{variable}]", **more)
+
+
+results_option = _option("results", "RESULTS", "folder of results", default="results", type=click.Path(path_type=Path))
+reports_option = _option("reports", "REPORTS", "folder of reports", default="reports", type=click.Path(path_type=Path))
+json_option = click.option("--json", "as_json", is_flag=True, help="print JSON")
+plugin_options = options(
+    click.option("--plugins", multiple=True, type=click.Path(path_type=Path), help="folder of your own one-file treatments and workloads"),
+    click.option("--workload-file", multiple=True, type=click.Path(path_type=Path), help="a .py file that defines WORKLOAD"),
+)
+experiment_options = options(
+    _option("treatments", "TREATMENTS", "arms, separated by spaces: \"amp_bf16 amp_bf16+channels_last\""),
+    _option("baseline", "BASELINE", "the arm to compare with; plain PyTorch if not given"),
+    _option("preset", "PRESET", "tiny, small or full"),
+    _option("mode", "MODE", "train or infer"),
+    _option("input", "INPUT", "loader or resident"),
+    _option("device", "DEVICE", "auto, cpu or cuda"),
+    _option("data", "DATA", "your own data: an image folder, or text with its tokenizer"),
+    _option("seed", "SEED", "seed of order, data and weights", type=int),
+    _option("budget", "BUDGET", "wall-clock time, e.g. 10m"),
+    _option("max-blocks", "MAX_BLOCKS", "blocks at most", type=int),
+    _option("rope", "ROPE", "half-width of what counts as no difference, e.g. 0.01", type=float),
+    _option("max-foreign-load", "MAX_FOREIGN_LOAD", "cores of other processes' work above which a block is dropped", type=float),
+    _option("max-steal", "MAX_STEAL", "share of stolen CPU time above which a block is dropped", type=float),
+)
+
+
+def changed(experiment: Experiment, given: Mapping[str, Any]) -> Experiment:
+    """The experiment with the command line's wishes in it; what was not given stays as the file says."""
+    wishes = {key: value for key, value in given.items() if value not in (None, "", ())}
+    if "treatments" in wishes:
+        wishes |= {"arms": tuple(split_arms(wishes.pop("treatments"))), "design": "arms", "treatments": ()}
+    analysis = {
+        own: wishes.pop(key)
+        for key, own in (
+            ("budget", "budget"), ("max_blocks", "max_blocks"), ("rope", "rope"),
+            ("max_foreign_load", "max_foreign_cpu_share"), ("max_steal", "max_steal_share"),
+        )
+        if key in wishes
+    }  # fmt: skip
+    if "budget" in analysis:
+        parse_duration(analysis["budget"])
+    return dataclasses.replace(
+        experiment, **wishes, analysis=dataclasses.replace(experiment.analysis, **analysis)
+    )
+
+
+def registry(plugins: Sequence[Path] = (), workload_file: Sequence[Path] = ()) -> Registry:
+    return load_registry(plugins, workload_file)
+
+
+def open_store(results: Path, writable: bool = False) -> Store:
+    """The results folder; made when it is to be written, refused in words when there is none to read."""
+    from harness.store import Store
+
+    store = Store(results.resolve())
+    if writable:
+        store.check_writable()
+    elif not results.is_dir():
+        raise UsageError(f"results folder {results} does not exist; `make bench WORKLOAD=...` makes one")
+    return store
+
+
+def find_experiment(text: str, store: Store | None) -> Experiment:
+    """EXPERIMENT: a path, a stem in experiments/, the first 8 or more characters of a stored spec id, or "latest"."""
+    path = Path(text)
+    if path.suffix == ".toml" or path.is_file():
+        return load_experiment(path)
+    files = experiment_files()
+    if text in files:
+        return load_experiment(files[text])
+    if store is not None:
+        spec_id = find_stored(text, store)
+        if spec_id:
+            return parse_experiment(store.specs()[spec_id], spec_id)
+    raise UsageError(
+        f"no experiment '{text}'{nearest(text, files)} give a .toml file, one of {', '.join(files)}, "
+        "8 or more characters of a stored spec id, or latest"
+    )
+
+
+def find_stored(text: str, store: Store) -> str | None:
+    """The stored spec id that EXPERIMENT means, if any."""
+    specs = store.specs()
+    if text == "latest":
+        latest = max(store.trials(), key=lambda record: record.trial_id, default=None)
+        if latest is None:
+            raise UsageError(f"there are no results in {store.root} yet; `make bench WORKLOAD=...` makes some")
+        return latest.spec_id
+    names = {parse_experiment(toml, spec_id).name: spec_id for spec_id, toml in specs.items()}
+    if text in names:
+        return names[text]
+    found = [spec_id for spec_id in specs if len(text) >= 8 and spec_id.startswith(text)]
+    if len(found) > 1:
+        raise UsageError(f"'{text}' begins {len(found)} stored spec ids; give more characters")
+    return found[0] if found else None
+
+
+def describe_machine() -> Machine:
+    from harness.machine import describe
+
+    return describe()
+
+
+def to_json(value: Any) -> str:
+    """Indented JSON of dataclasses, mappings and enums."""
+
+    def plain(item: Any) -> Any:
+        if dataclasses.is_dataclass(item) and not isinstance(item, type):
+            return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
+        if isinstance(item, Mapping):
+            return dict(item)
+        if isinstance(item, (set, frozenset, tuple)):
+            return sorted(item)
+        return str(item)
+
+    return json.dumps(value, indent=2, default=plain)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table on standard output; plain text where that is no terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(markup=False, highlight=False)
+    console.print(table, width=None if console.is_terminal else 200)

@@ -1,0 +1,119 @@
+"""What bench, matrix and run share: plan, measure, print the verdicts, write the report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness import identity
+from harness.commands.common import describe_machine, open_store
+from harness.commands.exit_codes import Exit
+from harness.config import experiment_toml, parse_duration
+from harness.plan import Plan, make_plan
+from harness.spec import Experiment, UsageError, Workload
+
+if TYPE_CHECKING:
+    from harness.registry import Registry
+    from harness.session import Result
+
+measuring_options = [
+    click.option("--trial-timeout", default="30m", show_default=True, help="time after which a single trial is killed"),
+    click.option("--on-bad-item", type=click.Choice(["fatal", "skip"]), default="fatal", show_default=True,
+                 help="what to do with an unreadable file in your data"),
+    click.option("--new-session", is_flag=True, help="measure again instead of going on after what is stored"),
+    click.option("--keep-work", is_flag=True, help="keep each trial's folder (trial.json, output) in results/.work"),
+    click.option("--strict", is_flag=True, help="exit code 3 where a verdict is inconclusive"),
+]  # fmt: skip
+
+
+def measure_and_report(
+    experiment: Experiment,
+    registry: Registry,
+    *,
+    results: Path,
+    reports: Path,
+    trial_timeout: str,
+    on_bad_item: str,
+    new_session: bool,
+    keep_work: bool,
+    strict: bool,
+) -> int:
+    """The main job. Returns the exit code."""
+    from harness.commands.progress import TerminalProgress
+    from harness.launch import LocalExecutor
+    from harness.machine import cache_folder
+    from harness.machine import device_lock
+    from harness.session import Options, Session, session_ids
+    from harness.telemetry import Sampler
+
+    machine = describe_machine()
+    plan = make_plan(experiment, registry, machine)
+    refuse_if_nothing_runs(plan)
+    store = open_store(results, writable=True)
+    spec_id = identity.spec_id(plan.experiment)
+    progress = TerminalProgress(sys.stderr)
+    with device_lock(plan.device, machine):
+        store.write_spec(spec_id, experiment_toml(plan.experiment))
+        ids = session_ids(plan, machine, store.write_environment(machine.facts))
+        session = Session(
+            plan=plan,
+            registry=registry,
+            machine=machine,
+            store=store,
+            executor=LocalExecutor(make_sampler=Sampler, keep_work=keep_work),
+            progress=progress,
+            options=Options(
+                cache=cache_folder(),
+                data_source=Path(plan.experiment.data) if plan.experiment.data else None,
+                budget_s=parse_duration(plan.experiment.analysis.budget) if plan.experiment.analysis.budget else None,
+                trial_timeout_s=parse_duration(trial_timeout),
+                on_bad_item=on_bad_item,
+                new_session=new_session,
+            ),
+            spec_id=spec_id,
+            ids=ids,
+        )
+        try:
+            result = session.run()
+        except KeyboardInterrupt:
+            progress.close()
+            click.echo(f"stopped; {progress.finished} trials are kept in {results}. Run the same command to go on.", err=True)
+            raise
+    progress.close()
+    return conclude(result, store, spec_id, reports, strict)
+
+
+def refuse_if_nothing_runs(plan: Plan) -> None:
+    """A run in which every arm would be skipped is a mistake: say why for each."""
+    if not any(plan.runs.values()):
+        reasons = "\n".join(f"  {skip.place.label}: {skip.arm or 'baseline'}: {skip.reason}" for skip in plan.skips)
+        raise UsageError(f"nothing is left to run:\n{reasons}")
+
+
+def conclude(result: Result, store: Any, spec_id: str, reports: Path, strict: bool) -> int:
+    """Print the verdicts and the report's path, and choose the exit code."""
+    from harness.commands.judge_command import print_judgement
+    from harness.commands.report_command import write_report
+
+    print_judgement(result.judgement)
+    if result.stopped_by == "budget":
+        click.echo("\nThe budget is spent; run the same command with more to go on where this stopped.")
+    path = write_report(store, spec_id, reports)
+    click.echo(f"\nreport: {path}")
+    if result.failures:
+        return Exit.TRIAL_FAILED
+    if strict and any(c.verdict == "inconclusive" for c in result.judgement.comparisons if c.primary):
+        return Exit.INCONCLUSIVE
+    return Exit.FINE
+
+
+def standard_workloads(registry: Registry) -> tuple[str, ...]:
+    """The workloads of `make matrix`: those that train a model, whichever they are."""
+
+    def trains(workload: Workload) -> bool:
+        return workload.needs_torch and "train" in workload.modes
+
+    return tuple(name for name, workload in registry.workloads.items() if trains(workload))

@@ -1,0 +1,32 @@
+"""`harness verify RESULTS`: names every damaged, altered, orphaned, foreign or newer file; repairs nothing silently."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.commands.common import json_option, open_store, print_table, to_json
+from harness.commands.exit_codes import Exit
+
+
+@click.command("verify")
+@click.argument("results", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--quarantine", is_flag=True, help="move the damaged files out, into RESULTS/quarantine")
+@json_option
+def command(results: tuple[Path, ...], quarantine: bool, as_json: bool) -> int:
+    """Check results folders."""
+    from harness import store as stores
+
+    findings = []
+    for folder in results or (Path("results"),):
+        store = open_store(folder)
+        found = stores.quarantine(store) if quarantine else stores.verify(store)
+        findings += [(folder, finding) for finding in found]
+    if as_json:
+        click.echo(to_json([{"folder": str(folder), "path": str(f.path), "kind": f.kind, "reason": f.reason} for folder, f in findings]))
+    elif findings:
+        print_table("findings", ("folder", "file", "kind", "reason"), [(str(folder), str(f.path), f.kind, f.reason) for folder, f in findings])
+    else:
+        click.echo("every file is whole")
+    return Exit.FINE if all(finding.harmless for _, finding in findings) else Exit.INTEGRITY

@@ -1,0 +1,91 @@
+"""Reads experiment files: TOML into `spec.Experiment`, with errors that name file, key, value and what is allowed."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import msgspec
+
+from harness.arms import nearest
+from harness.spec import Experiment, UsageError
+
+_CHECKOUT = Path(__file__).parents[1]
+
+
+def experiment_folder() -> Path:
+    """Where the shipped experiment files lie: in the checkout, or inside the package of an installed wheel."""
+    checkout = _CHECKOUT / "experiments"
+    return checkout if (_CHECKOUT / "pyproject.toml").is_file() else Path(__file__).parent / "experiments"
+
+
+def experiment_files() -> dict[str, Path]:
+    """The shipped experiments by stem; the claims ledger is none."""
+    return {path.stem: path for path in sorted(experiment_folder().glob("**/*.toml")) if path.stem != "claims"}
+
+
+def load_experiment(path: Path) -> Experiment:
+    """Read and validate one experiment file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"experiment file {path} cannot be read: {error}") from error
+    return parse_experiment(text, str(path), default_name=path.stem)
+
+
+def parse_experiment(text: str, where: str, default_name: str = "") -> Experiment:
+    """Validate the text of an experiment file; `where` names it in errors."""
+    try:
+        values = msgspec.toml.decode(text)
+        _refuse_unknown_keys(values, where)
+        experiment = msgspec.convert(values, Experiment)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: {_in_words(str(error))}") from error
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{where} is not valid TOML: {error}") from error
+    return experiment if experiment.name else dataclasses.replace(experiment, name=default_name)
+
+
+def _refuse_unknown_keys(values: dict[str, object], where: str) -> None:
+    """A misspelt key would silently be a default: name it, with the nearest right one."""
+    tables: list[tuple[str, type, object]] = [("", Experiment, values)]
+    for field in msgspec.inspect.type_info(Experiment).fields:  # type: ignore[union-attr]
+        inner = getattr(field.type, "cls", None)
+        if inner is not None and field.name in values:
+            tables.append((f"[{field.name}] ", inner, values[field.name]))
+    for prefix, kind, table in tables:
+        known = [field.name for field in msgspec.inspect.type_info(kind).fields]  # type: ignore[union-attr]
+        for key in table if isinstance(table, dict) else ():
+            if key not in known:
+                raise UsageError(f"{where}: {prefix}has no key '{key}'{nearest(key, known)} it takes: {', '.join(known)}")
+
+
+def _in_words(message: str) -> str:
+    """msgspec's "Expected `int`, got `str` - at `$.seed`", with the path as a reader of TOML writes it."""
+    match = re.fullmatch(r"(?P<what>.*) - at `\$\.?(?P<path>.*)`", message)
+    return f"key '{match['path']}': {match['what']}" if match else message
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of "90s", "10m", "2h" or a bare number of seconds."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|)\s*", text)
+    if not match:
+        raise UsageError(f"'{text}' is no duration; write for instance 90s, 10m or 2h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}[match[2]]
+
+
+def experiment_toml(experiment: Experiment) -> str:
+    """The text of an experiment, for results/specs; `parse_experiment` gives the same experiment back."""
+    import tomli_w
+
+    return tomli_w.dumps(msgspec.to_builtins(experiment))
+
+
+def load_claims() -> list[dict[str, object]]:
+    """The claims ledger, one table an entry; empty until the project has one."""
+    path = experiment_folder() / "claims.toml"
+    if not path.is_file():
+        return []
+    claims: list[dict[str, object]] = msgspec.toml.decode(path.read_bytes())["claim"]
+    return claims

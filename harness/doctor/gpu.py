@@ -1,0 +1,16 @@
+"""Which GPUs are there, and are their clocks free to move?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.doctor import Finding
+
+if TYPE_CHECKING:
+    from harness.machine import Machine
+
+
+def check(machine: Machine) -> Finding:
+    if not machine.gpus:
+        return Finding("ok", "no CUDA device; measuring on the CPU")
+    return Finding("ok", ", ".join(f"{gpu.name} ({gpu.memory_bytes >> 30} GiB)" for gpu in machine.gpus))

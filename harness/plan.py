@@ -1,0 +1,332 @@
+"""From an experiment and a machine to ordered trials, and skips with their reasons. Pure: measures and writes nothing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from harness.arms import format_arm, full_params, nearest, parse_arm, resolve
+from harness.registry import Registry
+from harness.spec import (
+    STAGES,
+    Arm,
+    Experiment,
+    Measure,
+    Params,
+    Requires,
+    Scalar,
+    Treatment,
+    UsageError,
+    Use,
+    Workload,
+)
+
+if TYPE_CHECKING:
+    from harness.machine import Machine
+
+PRESETS = ("tiny", "small", "full")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where arms are compared: one workload at one set of parameters."""
+
+    workload: str
+    params: Params
+    preset: str
+    mode: str
+    input: str
+    axes: Params
+
+    @property
+    def label(self) -> str:
+        axes = ", ".join(f"{key}={value}" for key, value in self.axes.items())
+        return f"{self.workload} ({axes})" if axes else self.workload
+
+
+@dataclass(frozen=True)
+class Skip:
+    """An arm that is not tried at a place, with the reason in a sentence."""
+
+    place: Place
+    arm: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be measured: the experiment resolved for this machine, its places, the arms at each, and the skips."""
+
+    experiment: Experiment
+    places: tuple[Place, ...]
+    arms: Mapping[str, Arm]
+    """Every arm by its canonical text, the baseline included."""
+    baseline: str
+    runs: Mapping[Place, tuple[str, ...]]
+    """The arms to measure at each place, the baseline first; empty where nothing is left to compare."""
+    skips: tuple[Skip, ...]
+    threads: int
+
+    @property
+    def device(self) -> str:
+        return self.experiment.device
+
+    def treated(self, place: Place) -> tuple[str, ...]:
+        return tuple(arm for arm in self.runs[place] if arm != self.baseline)
+
+    def foreign_uses(self, place: Place) -> tuple[Use, ...]:
+        """The treatments of the other arms, whose proofs are tried on the baseline."""
+        own = set(self.arms[self.baseline].uses)
+        return tuple(sorted({use for arm in self.treated(place) for use in self.arms[arm].uses} - own))
+
+
+def make_plan(experiment: Experiment, registry: Registry, machine: Machine) -> Plan:
+    """Resolve the experiment against the machine and decide what can run; raises `UsageError` for what never could."""
+    scope = {"cores": machine.cores, "gpus": len(machine.gpus)}
+    device = resolve_device(experiment.device, machine)
+    baseline = resolve(parse_arm(experiment.baseline), registry.treatments, scope)
+    written = [resolve(parse_arm(text), registry.treatments, scope) for text in _arm_texts(experiment)]
+    arms = {format_arm(arm): arm for arm in [baseline, *written]}
+    base_text = format_arm(baseline)
+    if len(arms) < 2:
+        raise UsageError("the experiment has no arm besides its baseline; name at least one treatment")
+    explicit = experiment.design == "arms"
+    conflicts = {text: reason for text, arm in arms.items() if (reason := conflict(arm, registry.treatments))}
+    if conflicts and (explicit or base_text in conflicts):
+        text, reason = next(iter(conflicts.items()))
+        raise UsageError(f"arm '{text}': {reason}")
+    resolved = _resolved_experiment(experiment, device, machine, arms, base_text)
+    places = tuple(_places(resolved, registry))
+    runs, skips = {}, []
+    for place in places:
+        workload = registry.workload(place.workload)
+        able: list[str] = []
+        for text, arm in arms.items():
+            reason = conflicts.get(text) or unmet_by_arm(arm, workload, place, device, machine, registry.treatments)
+            if reason:
+                skips.append(Skip(place, text, reason))
+            else:
+                able.append(text)
+        runs[place] = tuple(able) if base_text in able and len(able) > 1 else ()
+    return Plan(resolved, places, arms, base_text, runs, tuple(skips), machine.cores)
+
+
+def resolve_device(device: str, machine: Machine) -> str:
+    """"cpu" or "cuda"; auto takes CUDA where the machine has a GPU."""
+    if device not in DEVICES:
+        raise UsageError(f"device '{device}' is unknown; it is one of {', '.join(DEVICES)}")
+    if device == "auto":
+        return "cuda" if machine.gpus else "cpu"
+    if device == "cuda" and not machine.gpus:
+        raise UsageError("device 'cuda': this machine has no CUDA device that NVML can see; use DEVICE=cpu")
+    return device
+
+
+def default_preset(device: str) -> str:
+    return "full" if device == "cuda" else "small"
+
+
+def _arm_texts(experiment: Experiment) -> list[str]:
+    if experiment.design == "arms":
+        return list(experiment.arms)
+    from harness.judge.designs import design_arms
+
+    return list(design_arms(experiment.design, experiment.treatments))
+
+
+def _resolved_experiment(
+    experiment: Experiment, device: str, machine: Machine, arms: Mapping[str, Arm], baseline: str
+) -> Experiment:
+    preset = experiment.preset or default_preset(device)
+    for what, value, allowed in (
+        ("preset", preset, PRESETS),
+        ("mode", experiment.mode, ("train", "infer")),
+        ("input", experiment.input, ("loader", "resident")),
+    ):
+        if value not in allowed:
+            raise UsageError(f"{what} '{value}' is unknown{nearest(value, allowed)} it is one of {', '.join(allowed)}")
+    if not experiment.workloads:
+        raise UsageError("no workload is named; give one with WORKLOAD=..., `harness list workloads` shows all")
+    return replace(
+        experiment,
+        device=device,
+        preset=preset,
+        baseline=baseline,
+        arms=tuple(text for text in arms if text != baseline),
+        measure=resolved_measure(experiment.measure, device),
+    )
+
+
+def resolved_measure(measure: Measure, device: str) -> Measure:
+    """The device's defaults in place of zeros."""
+    on_cpu = device == "cpu"
+    return replace(
+        measure,
+        windows=measure.windows or (15 if on_cpu else 30),
+        warmup_steps=measure.warmup_steps or (2 if on_cpu else 10),
+        timed_seconds=measure.timed_seconds or (20.0 if on_cpu else 60.0),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ places
+
+
+def _places(experiment: Experiment, registry: Registry) -> Iterable[Place]:
+    for name in dict.fromkeys(experiment.workloads):
+        workload = registry.workload(name)
+        if experiment.preset not in workload.presets:
+            raise UsageError(f"workload '{name}' has no preset '{experiment.preset}'; it has {', '.join(workload.presets)}")
+        params = dict(workload.presets[experiment.preset])
+        params.update(_checked_params(workload, params, experiment.params))
+        axes = {key: values for key, values in experiment.axes.items() if key in params}
+        for key in experiment.axes:
+            if key not in params and len(experiment.workloads) == 1:
+                raise UsageError(f"axis '{key}': workload '{name}' has no such parameter{nearest(key, params)} it has {', '.join(params)}")
+        for values in itertools.product(*axes.values()):
+            point = dict(zip(axes, values, strict=True))
+            yield Place(
+                workload=name,
+                params=_Frozen({**params, **_checked_params(workload, params, point)}),
+                preset=experiment.preset,
+                mode=experiment.mode,
+                input=experiment.input,
+                axes=_Frozen(point),
+            )
+
+
+class _Frozen(dict[str, Scalar]):
+    """A mapping that can be hashed, so that places can be keys."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(sorted(self.items())))
+
+
+def _checked_params(workload: Workload, known: Params, given: Params) -> dict[str, Scalar]:
+    for key, value in given.items():
+        if key in known and type(known[key]) is not type(value):
+            kind = type(known[key]).__name__
+            raise UsageError(f"workload '{workload.name}': parameter '{key}' is {value!r}; it takes a {kind}")
+    return {key: value for key, value in given.items() if key in known}
+
+
+# ------------------------------------------------------------------------------------------------ what can run
+
+
+def conflict(arm: Arm, treatments: Mapping[str, Treatment]) -> str | None:
+    """Why the arm's treatments cannot be combined, or None. Derived from stages, resources and their own word."""
+    for first, second in itertools.combinations(arm.uses, 2):
+        one, two = treatments[first.name], treatments[second.name]
+        for stage in STAGES:
+            if stage.one and stage.name in one.hooks and stage.name in two.hooks:
+                return f"{one.name} and {two.name} both fill the stage '{stage.name}', which takes one"
+        shared = set(one.occupies) & set(two.occupies)
+        if shared:
+            return f"{one.name} and {two.name} both set the {sorted(shared)[0]}"
+    for use in arm.uses:
+        treatment = treatments[use.name]
+        if treatment.conflicts:
+            others = {u.name: full_params(u, treatments[u.name]) for u in arm.uses if u.name != use.name}
+            reason = treatment.conflicts(full_params(use, treatment), others)
+            if reason:
+                return reason
+    return None
+
+
+def unmet_by_arm(
+    arm: Arm, workload: Workload, place: Place, device: str, machine: Machine, treatments: Mapping[str, Treatment]
+) -> str | None:
+    """The first need of the workload or of a treatment that this place or machine does not meet, as a sentence."""
+    own = Requires(modes=workload.modes, inputs=workload.inputs, devices=workload.devices, packages=workload.packages)
+    if workload.needs_torch:
+        own = replace(own, torch="2.11", packages=("torch", *own.packages))
+    reason = unmet(own, workload, place, device, machine, arm)
+    if reason:
+        return f"{workload.name} {reason}"
+    for use in arm.uses:
+        treatment = treatments[use.name]
+        requires = treatment.requires_for(**full_params(use, treatment)) if treatment.requires_for else treatment.requires
+        reason = unmet(requires, workload, place, device, machine, arm)
+        if reason:
+            return f"{use.name} {reason}"
+    return None
+
+
+def unmet(
+    requires: Requires, workload: Workload, place: Place, device: str, machine: Machine, arm: Arm
+) -> str | None:
+    """The first unmet need, worded to follow the name of what needs it: "needs 2 CUDA devices, this machine has 0"."""
+    gpu = machine.gpus[0] if machine.gpus else None
+    capability = gpu.capability if gpu else None
+    checks: list[tuple[bool, str]] = [
+        (place.mode in requires.modes, f"needs mode {_either(requires.modes)}, not {place.mode}"),
+        (place.input in requires.inputs, f"needs input {_either(requires.inputs)}, not {place.input}"),
+        (device in requires.devices, f"needs a {_either(requires.devices).upper()} device; this run is on {device}"),
+        (len(machine.gpus) >= requires.gpus, f"needs {requires.gpus} CUDA devices, this machine has {len(machine.gpus)}"),
+        (
+            requires.capability is None or (capability is not None and tuple(capability) >= requires.capability),
+            f"needs compute capability {requires.capability}, this GPU has {capability}",
+        ),
+        (not requires.root or machine.is_root, "needs root"),
+    ]
+    checks += [
+        (trait in workload.traits, f"acts on {trait}, which {workload.name} does not have") for trait in requires.traits
+    ]
+    checks += [(name in arm.names, f"needs {name} in the same arm") for name in requires.with_treatments]
+    checks += [(machine.has_command(name), f"needs the command {name}, which is not installed") for name in requires.commands]
+    checks += [(machine.has_library(name), f"needs the library {name}, which is not installed") for name in requires.libraries]
+    checks += [
+        (machine.package_version(name) is not None, f"needs the package {name}, which is not installed")
+        for name in requires.packages
+    ]
+    for met, sentence in checks:
+        if not met:
+            return sentence
+    if requires.torch:
+        have = machine.package_version("torch")
+        if have is None or _version(have) < _version(requires.torch):
+            return f"needs torch {requires.torch} or later, this environment has {have}"
+    return None
+
+
+def _either(words: Sequence[str]) -> str:
+    return " or ".join(words)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text.split("+")[0])[:3])
+
+
+# ------------------------------------------------------------------------------------------------ order
+
+
+def baseline_count(treated: int) -> int:
+    """Baseline runs in a block of `treated` arms: ceil(sqrt(k)), the best split for comparing k arms with one control."""
+    return math.ceil(math.sqrt(treated))
+
+
+def block_order(plan: Plan, place: Place, block_index: int, undecided: Iterable[str]) -> tuple[str, ...]:
+    """The arms of one block in their order: a random permutation, and its reverse in the block after it.
+
+    The pairs keep each arm as often before the baseline as after it. Arms already decided are left out without moving
+    the others; the baseline is thinned to what the remaining arms need.
+    """
+    undecided = set(undecided)
+    treated = plan.treated(place)
+    order = [*treated, *[plan.baseline] * baseline_count(len(treated))]
+    random.Random(f"{plan.experiment.seed}/{place.label}/{block_index // 2}").shuffle(order)
+    if block_index % 2:
+        order.reverse()
+    kept = [arm for arm in order if arm == plan.baseline or arm in undecided]
+    surplus = kept.count(plan.baseline) - baseline_count(max(1, len(undecided & set(treated))))
+    while surplus > 0:
+        # alternate the end that loses a baseline, so that thinning favours neither
+        index = kept.index(plan.baseline) if block_index % 2 else len(kept) - 1 - kept[::-1].index(plan.baseline)
+        del kept[index]
+        surplus -= 1
+    return tuple(kept)

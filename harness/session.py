@@ -1,0 +1,377 @@
+"""The block loop: prepare, then block after block until every arm is decided or the budget is spent.
+
+Each finished trial is on disk before the next one starts. Running the same experiment again finds the complete blocks
+and goes on after them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness import identity
+from harness.arms import format_use, full_params
+from harness.collect import SessionIds, asked, collect
+from harness.judge import judge
+from harness.judge.types import Judgement
+from harness.launch import Executor
+from harness.plan import Place, Plan, block_order
+from harness.record import FAILURES, RETRIES, Outcome, TrialRecord, Window
+from harness.registry import Registry
+from harness.spec import Cell, DataRef, Kind, ProcessChange, Treatment, Trial, Use
+
+if TYPE_CHECKING:
+    from harness.machine import Machine
+    from harness.store import Store
+
+DISTURBED_BLOCKS_ALLOWED = 0.25
+"""Blocks beyond `max_blocks` that may replace disturbed ones, as a share."""
+
+
+class Progress(Protocol):
+    """Told what goes on; draws between trials only, never while one is measured."""
+
+    def note(self, text: str) -> None: ...
+
+    def start(self, label: str, arm: str, done: int, planned: int, seconds_left: float | None) -> None: ...
+
+    def finish(self, record: TrialRecord) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a session goes about it; none of it is part of what is measured."""
+
+    cache: Path
+    data_source: Path | None = None
+    budget_s: float | None = None
+    trial_timeout_s: float = 1800.0
+    on_bad_item: str = "fatal"
+    new_session: bool = False
+
+
+@dataclass
+class Result:
+    """How a session ended."""
+
+    judgement: Judgement
+    failures: int = 0
+    stopped_by: str = ""
+    """"budget", or empty when every arm was decided."""
+
+
+@dataclass
+class Session:
+    """One unbroken stretch of blocks of one plan on one machine."""
+
+    plan: Plan
+    registry: Registry
+    machine: Machine
+    store: Store
+    executor: Executor
+    progress: Progress
+    options: Options
+    spec_id: str
+    ids: SessionIds
+    session_id: str = field(default_factory=identity.new_id)
+    clock: Callable[[], float] = time.monotonic
+    data: dict[Place, DataRef] = field(default_factory=dict)
+    records: list[TrialRecord] = field(default_factory=list)
+    windows: dict[str, Any] = field(default_factory=dict)
+    dropped: dict[Place, set[str]] = field(default_factory=dict)
+    durations: list[float] = field(default_factory=list)
+    block_seconds: dict[Place, float] = field(default_factory=dict)
+    started: float = 0.0
+
+    def run(self) -> Result:
+        """Measure until every arm at every place is decided, the looks are used up, or the budget is spent."""
+        self.started = self.clock()
+        self._load_earlier()
+        self._make_data()
+        self._write_skips()
+        places = [place for place in self.plan.places if self.plan.runs[place]]
+        for place in places:
+            self._prepare(place)
+        stopped_by = self._rounds(places)
+        verdicts = self.judge(last_look=True)
+        failures = sum(record.outcome in FAILURES for record in self.records)
+        return Result(verdicts, failures, stopped_by)
+
+    # -------------------------------------------------------------------------------------------- before the blocks
+
+    def _load_earlier(self) -> None:
+        """The trials of the same spec, code, environment and hardware class that are in the store already."""
+        codes = {(place.workload, arm): self._code_id(place, arm) for place in self.plan.places for arm in self.plan.arms}
+        for record in self.store.trials(self.spec_id):
+            same = (
+                record.base_env_id == self.ids.base_env_id
+                and record.hardware_id == self.ids.hardware_id
+                and record.code_id == codes.get((record.workload, record.arm))
+            )
+            if same:
+                self.records.append(record)
+        timed = [record.trial_id for record in self.records if record.steps_rows]
+        self.windows.update(self.store.windows(timed))
+        self.durations += [record.duration_ns / 1e9 for record in self.records if record.duration_ns]
+        if self.records:
+            self.progress.note(f"{len(self.records)} trials of this experiment are in the store already; going on after them")
+
+    def _make_data(self) -> None:
+        for place in self.plan.places:
+            if not self.plan.runs[place]:
+                continue
+            workload = self.registry.workload(place.workload)
+            if workload.prepare is None:
+                self.data[place] = DataRef(folder="", digest="", items=0)
+                continue
+            data = workload.prepare(
+                cache=self.options.cache / "data",
+                source=self.options.data_source,
+                seed=self.plan.experiment.seed,
+                **place.params,
+            )
+            for warning in data.warnings:
+                self.progress.note(f"{place.label}: {warning}")
+            self.data[place] = data
+
+    def _write_skips(self) -> None:
+        for skip in self.plan.skips:
+            if not any(self._is_skip(record, skip.place, skip.arm) for record in self.records):
+                self._write_row(skip.place, skip.arm, Outcome.NOT_APPLICABLE, skip.reason)
+
+    def _is_skip(self, record: TrialRecord, place: Place, arm: str) -> bool:
+        return record.block_index is None and record.arm == arm and self._at(record, place) and record.kind == Kind.TIMING
+
+    def _write_row(self, place: Place, arm: str, outcome: Outcome, reason: str) -> None:
+        trial = self._trial(place, arm, Kind.TIMING, None, None)
+        record = asked(trial, self.ids, self._code_id(place, arm))
+        record.outcome, record.reason = outcome, reason
+        self._keep(self.store.write_trial(record, [], []), [])
+        self.progress.note(f"{place.label}: {arm or 'baseline'} is skipped: {reason}")
+
+    def _prepare(self, place: Place) -> None:
+        """One short trial of each arm: fills its compile cache, and finds out early what does not apply or fails."""
+        for arm in self.plan.runs[place]:
+            record = self._earlier_preparation(place, arm) or self._attempt(place, arm, Kind.PREPARE, None, None)
+            if record.outcome is not Outcome.OK:
+                self._drop(place, arm)
+            elif arm == self.plan.baseline:
+                self._drop_already_so(place, record)
+            if not self._active(place):
+                return
+
+    def _earlier_preparation(self, place: Place, arm: str) -> TrialRecord | None:
+        for record in reversed(self.records):
+            if record.kind == Kind.PREPARE and record.arm == arm and self._at(record, place):
+                return record if self._compile_cache(place, arm).is_dir() else None
+        return None
+
+    def _drop_already_so(self, place: Place, baseline: TrialRecord) -> None:
+        """An arm one of whose treatments the baseline shows as well compares less than it says."""
+        accepted = json.loads(baseline.already_so_json)
+        for arm in self.plan.treated(place):
+            for use in self.plan.arms[arm].uses:
+                if format_use(use) in accepted:
+                    self._drop(place, arm)
+                    if not any(self._is_skip(record, place, arm) for record in self.records):
+                        reason = f"{format_use(use)} is already so in the baseline ({json.dumps(accepted[format_use(use)])})"
+                        self._write_row(place, arm, Outcome.NOT_APPLICABLE, reason)
+                    break
+
+    def _drop(self, place: Place, arm: str) -> None:
+        """Leave an arm out from here on; without its baseline a place has nothing to compare."""
+        dropped = self.dropped.setdefault(place, set())
+        dropped |= set(self.plan.runs[place]) if arm == self.plan.baseline else {arm}
+
+    def _active(self, place: Place) -> list[str]:
+        return [arm for arm in self.plan.treated(place) if arm not in self.dropped.get(place, set())]
+
+    # -------------------------------------------------------------------------------------------- blocks
+
+    def _rounds(self, places: Sequence[Place]) -> str:
+        """One block of each place in turn, so that a budget is shared evenly. Returns what stopped it."""
+        analysis = self.plan.experiment.analysis
+        last = int(analysis.max_blocks * (1 + DISTURBED_BLOCKS_ALLOWED))
+        next_block = dict.fromkeys(places, 0)
+        if self.options.new_session:
+            next_block = {place: self._blocks_so_far(place) for place in places}
+        open_places = list(places)
+        while open_places:
+            for place in list(open_places):
+                undecided = self._undecided(place) if next_block[place] else self._active(place)
+                if not undecided or (next_block[place] >= last and not analysis.open_ended):
+                    open_places.remove(place)
+                    continue
+                order = block_order(self.plan, place, next_block[place], undecided)
+                if not self._is_complete(place, next_block[place], order):
+                    if self._budget_is_spent(place, order):
+                        return "budget"
+                    self._block(place, next_block[place], order)
+                next_block[place] += 1
+        return ""
+
+    def _blocks_so_far(self, place: Place) -> int:
+        """The next block after all earlier ones, even, so that the orders stay paired."""
+        indices = [r.block_index for r in self.records if r.block_index is not None and self._at(r, place)]
+        return (max(indices, default=-1) + 2) // 2 * 2
+
+    def _undecided(self, place: Place) -> list[str]:
+        final = {c.arm for c in self.judge().comparisons if c.primary and c.final and self._is_place(c, place)}
+        return [arm for arm in self._active(place) if arm not in final]
+
+    def _is_place(self, comparison: Any, place: Place) -> bool:
+        return comparison.workload == place.workload and dict(comparison.axes) == dict(place.axes)
+
+    def _is_complete(self, place: Place, block: int, order: Sequence[str]) -> bool:
+        """Whether one session has finished every position of the block, whatever the outcomes were."""
+        done: dict[str, set[int]] = {}
+        for record in self.records:
+            if record.block_index == block and record.position is not None and self._at(record, place):
+                done.setdefault(record.session_id, set()).add(record.position)
+        return any(positions >= set(range(len(order))) for positions in done.values())
+
+    def _budget_is_spent(self, place: Place, order: Sequence[str]) -> bool:
+        if self.options.budget_s is None:
+            return False
+        per_trial = self.block_seconds.get(place, 0.0)
+        return self.clock() - self.started + per_trial * len(order) > self.options.budget_s
+
+    def _block(self, place: Place, block: int, order: Sequence[str]) -> None:
+        started = self.clock()
+        for position, arm in enumerate(order):
+            if arm in self.dropped.get(place, set()):
+                continue
+            record = self._attempt(place, arm, Kind.TIMING, block, position)
+            if record.outcome in FAILURES and record.outcome is not Outcome.NOT_STEADY:
+                self._drop(place, arm)
+            if not self._active(place):
+                return
+        self.block_seconds[place] = (self.clock() - started) / len(order)
+
+    def _attempt(self, place: Place, arm: str, kind: Kind, block: int | None, position: int | None) -> TrialRecord:
+        """Run one trial, again where its outcome allows it; every attempt is stored."""
+        attempt = 0
+        while True:
+            trial = self._trial(place, arm, kind, block, position)
+            self._announce(place, arm)
+            launched = self.executor.run(trial, self._process_change(arm), self.options.trial_timeout_s)
+            record, windows = collect(trial, launched, self.ids, self._code_id(place, arm), attempt)
+            record = self.store.write_trial(record, windows, launched.samples)
+            self._keep(record, windows)
+            self.progress.finish(record)
+            if attempt >= RETRIES.get(record.outcome, 0):
+                return record
+            attempt += 1
+
+    def _announce(self, place: Place, arm: str) -> None:
+        seconds = self.durations[-20:]
+        typical = sum(seconds) / len(seconds) if seconds else None
+        trials = sum(
+            (1 + self.plan.experiment.analysis.min_blocks) * len(self.plan.runs[each]) for each in self.plan.places
+        )
+        done = sum(record.duration_ns is not None for record in self.records)
+        left = typical * max(0, trials - done) if typical is not None else None
+        self.progress.start(place.label, arm or "baseline", done, max(trials, done + 1), left)
+
+    def _keep(self, record: TrialRecord, windows: Sequence[Window]) -> None:
+        self.records.append(record)
+        if record.duration_ns:
+            self.durations.append(record.duration_ns / 1e9)
+        if windows:
+            self.windows.update(self.store.windows([record.trial_id]))
+
+    def judge(self, last_look: bool = False) -> Judgement:
+        """The verdicts so far, from this session's trials and the earlier ones they continue."""
+        return judge(self.plan.experiment, self.spec_id, self.records, self.windows, last_look=last_look)
+
+    # -------------------------------------------------------------------------------------------- one trial
+
+    def _trial(self, place: Place, arm: str, kind: Kind, block: int | None, position: int | None) -> Trial:
+        trial_id = identity.new_id()
+        data = self.data.get(place, DataRef(folder="", digest="", items=0))
+        uses = self.plan.arms[arm].uses
+        also = self.plan.foreign_uses(place) if kind is Kind.PREPARE and arm == self.plan.baseline else ()
+        cell = Cell(
+            workload=place.workload,
+            params=dict(place.params),
+            preset=place.preset,
+            mode=place.mode,
+            input=place.input,
+            data_digest=data.digest,
+            device=self.plan.device,
+            arm=self.plan.arms[arm],
+            kind=kind,
+            measure=self.plan.experiment.measure,
+        )
+        ranks = self._process_change(arm).ranks
+        return Trial(
+            trial_id=trial_id,
+            spec_id=self.spec_id,
+            session_id=self.session_id,
+            cell=cell,
+            cell_id=identity.cell_id(cell),
+            is_baseline=arm == self.plan.baseline,
+            block_index=block,
+            position=position,
+            seed=self.plan.experiment.seed + (block or 0),
+            device_index=None if self.plan.device == "cpu" else 0,
+            threads=max(1, self.plan.threads // ranks),
+            rank_count=ranks,
+            data_folder=data.folder,
+            items_in_data=data.items,
+            work_folder=str(self.store.root / ".work" / trial_id),
+            compile_cache=str(self._compile_cache(place, arm)),
+            workload_source=self.registry.workload_source(place.workload),
+            treatment_sources=tuple(
+                self.registry.treatment_source(name) for name in sorted({use.name for use in (*uses, *also)})
+            ),
+            also_prove=also,
+            on_bad_item=self.options.on_bad_item,  # type: ignore[arg-type]
+        )
+
+    def _process_change(self, arm: str) -> ProcessChange:
+        change = ProcessChange()
+        for treatment, use in self._treatments(self.plan.arms[arm].uses):
+            if "process" in treatment.hooks:
+                change = treatment.hooks["process"](change, self.machine, **full_params(use, treatment))
+        return change
+
+    def _treatments(self, uses: Iterable[Use]) -> list[tuple[Treatment, Use]]:
+        return [(self.registry.treatments[use.name], use) for use in uses]
+
+    def _compile_cache(self, place: Place, arm: str) -> Path:
+        """A private folder for each arm, code and environment; a cold arm gets a new one every time."""
+        key = identity.digest("x", [place.workload, dict(place.params), place.mode, arm, self._code_id(place, arm), self.ids.base_env_id])
+        folder = self.options.cache / "compile" / key[:20]
+        if self.plan.experiment.measure.compile_cache == "cold":
+            return folder / identity.new_id()
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _code_id(self, place: Place, arm: str) -> str:
+        sources = [self.registry.workload_source(place.workload)]
+        sources += [self.registry.treatment_source(use.name) for use in self.plan.arms[arm].uses]
+        return identity.code_id(identity.code_parts(sources))
+
+    def _at(self, record: TrialRecord, place: Place) -> bool:
+        return (
+            record.workload == place.workload
+            and json.loads(record.params_json) == dict(place.params)
+            and (record.data_digest in ("", self.data[place].digest) if place in self.data else True)
+        )
+
+
+def session_ids(plan: Plan, machine: Machine, environment_id: str) -> SessionIds:
+    """The ids that every row of a session carries."""
+    return SessionIds(
+        base_env_id=machine.base_env_id,
+        hardware_id=machine.hardware_id,
+        machine_id=machine.machine_id,
+        environment_id=environment_id,
+        device=machine.gpus[0].name if plan.device == "cuda" else "cpu",
+        cores=machine.cores,
+    )

@@ -1,0 +1,1 @@
+"""One file each: an optimisation that can be toggled. The file name is the treatment's name; nothing else lists them."""
