@@ -1,1 +1,6 @@
-"""From records to verdicts: pure functions over `record` values, numpy and scipy; never torch, the store or the report."""
+"""Verdicts from records: pure functions of what was stored, the same whenever they are asked."""
+
+from harness.judge.judge import judge
+from harness.metrics import WindowTable
+
+__all__ = ["WindowTable", "judge"]

@@ -21,6 +21,8 @@ class Word(enum.StrEnum):
     INVALID = "invalid"
     NOT_RUN = "not run"
     """Skipped, failed, or present on one side only: the reason says which."""
+    DESCRIPTIVE = "descriptive"
+    """A metric without a better direction (utilization): both values are shown and nothing is claimed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,8 @@ class Comparison:
     blocks_needed: int | None = None
     """Estimated blocks until a verdict, where it is inconclusive."""
     dropped_blocks: int = 0
+    hardware_id: str = ""
+    """Hardware class it was measured on; classes are never pooled."""
     points: tuple[BlockPoint, ...] = ()
     notes: tuple[str, ...] = ()
     """TAIL EFFECT, Hodges-Lehmann disagreement, order effect, bimodal processes, ..."""

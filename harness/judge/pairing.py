@@ -1,0 +1,252 @@
+"""Which trials make a block, which blocks make a contrast, and why an arm has none."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.judge.processes import Process, common_start, processes
+from harness.judge.types import Word
+from harness.metrics import WindowTable
+from harness.record import RETRIES, Outcome, TrialRecord
+from harness.spec import Experiment, Kind, Scalar
+
+FEWEST_DROPPED = 2
+DROPPED_SHARE = 0.25
+"""A contrast is invalid when more than max(2, 25 %) of its blocks had to be dropped."""
+
+WITHHELD = frozenset({Outcome.NOT_APPLIED, Outcome.WRONG_NUMERICS, Outcome.NOT_COMPARABLE})
+"""One such trial of an arm and no number of the arm is shown, whatever its other trials did."""
+
+BlockKey = tuple[str, int]
+"""(session, block index)"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where arms are compared: one workload at one point of the axes, on one hardware class."""
+
+    hardware_id: str
+    workload: str
+    axes: tuple[tuple[str, Scalar], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """One complete block of one contrast."""
+
+    session_id: str
+    block_index: int
+    treated: Process
+    baselines: tuple[Process, ...]
+    starts: tuple[int, ...]
+    """Where each is cut: the treated process first."""
+    order: int
+
+    def values(self, metric: str) -> tuple[float, tuple[float, ...]] | None:
+        """(after, baselines) in the metric's unit; None where any of them has no value."""
+        after = self.treated.value(metric, self.starts[0])
+        before = [process.value(metric, start) for process, start in zip(self.baselines, self.starts[1:], strict=True)]
+        known = tuple(value for value in before if value is not None)
+        return None if after is None or len(known) < len(before) else (after, known)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why a contrast has no verdict, and whether more blocks could change that."""
+
+    word: Word
+    reason: str
+    final: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """One arm against the baseline at one place: its complete blocks, or what stands in the way."""
+
+    place: Place
+    arm: str
+    pairs: tuple[Pair, ...]
+    dropped: int = 0
+    obstacle: Obstacle | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Block:
+    """The trials of one round at one place: the last attempt of each position."""
+
+    session_id: str
+    index: int
+    trials: dict[int, TrialRecord] = field(default_factory=dict)
+
+    def of(self, arm: str, is_baseline: bool) -> list[TrialRecord]:
+        return [trial for trial in self.trials.values() if trial.is_baseline == is_baseline and trial.arm == arm]
+
+    def all_of(self, outcome: Outcome) -> list[TrialRecord]:
+        return [trial for trial in self.trials.values() if trial.outcome is outcome]
+
+
+# ------------------------------------------------------------------------------------------------ places
+
+
+def declared_places(experiment: Experiment, records: Sequence[TrialRecord]) -> list[Place]:
+    """Every workload at every point of the axes that it has, on each hardware class seen: known before any data.
+
+    A workload without one of the parameters (its records say so) is compared without that axis.
+    """
+    hardware = list(dict.fromkeys(record.hardware_id for record in records)) or [""]
+    found = []
+    for workload in dict.fromkeys(experiment.workloads):
+        params = [json.loads(record.params_json) for record in records if record.workload == workload]
+        axes = {key: values for key, values in experiment.axes.items() if not params or any(key in each for each in params)}
+        for point in itertools.product(*axes.values()):
+            found += [Place(each, workload, tuple(zip(axes, point, strict=True))) for each in hardware]
+    return found
+
+
+def records_by_place(places: Iterable[Place], records: Iterable[TrialRecord]) -> dict[Place, list[TrialRecord]]:
+    """The records of each place; what belongs to none (another point, a workload not asked for) is left out."""
+    axes: dict[str, tuple[str, ...]] = {}
+    groups: dict[Place, list[TrialRecord]] = {}
+    for place in places:
+        axes[place.workload] = tuple(key for key, _ in place.axes)
+        groups[place] = []
+    for record in records:
+        if record.workload in axes:
+            params = json.loads(record.params_json) if axes[record.workload] else {}
+            point = tuple((key, params.get(key)) for key in axes[record.workload])
+            groups.get(Place(record.hardware_id, record.workload, point), []).append(record)
+    return groups
+
+
+# ------------------------------------------------------------------------------------------------ blocks
+
+
+def blocks_of(records: Iterable[TrialRecord]) -> list[Block]:
+    """The blocks of one place in the order in which they were measured, interrupted ones that were run again left out."""
+    blocks: dict[BlockKey, Block] = {}
+    for record in sorted(records, key=lambda record: (record.started_at, record.attempt)):
+        if record.kind != Kind.TIMING or record.block_index is None or record.position is None:
+            continue
+        key = (record.session_id, record.block_index)
+        block = blocks.setdefault(key, Block(*key))
+        earlier = block.trials.get(record.position)
+        if earlier is None or record.attempt >= earlier.attempt:
+            block.trials[record.position] = record
+    return [block for block in blocks.values() if not _was_run_again(block, blocks.values())]
+
+
+def _was_run_again(block: Block, blocks: Iterable[Block]) -> bool:
+    """Whether this is the block in which its session was interrupted, and a later session ran the round again, whole."""
+    machine = next(iter(block.trials.values())).machine_id
+    last = max(other.index for other in blocks if other.session_id == block.session_id)
+    return block.index == last and any(
+        other.index == block.index and len(other.trials) > len(block.trials) and next(iter(other.trials.values())).machine_id == machine
+        for other in blocks
+    )
+
+
+def contrasts(
+    experiment: Experiment, records: Sequence[TrialRecord], windows: Mapping[str, WindowTable]
+) -> list[Contrast]:
+    """Every declared arm at every place, with its complete blocks or the reason why it has none."""
+    ran = [record for record in records if record.kind == Kind.TIMING and record.outcome is Outcome.OK]
+    ready = processes(ran, windows)
+    groups = records_by_place(declared_places(experiment, records), records)
+    found = []
+    for place, here in groups.items():
+        blocks = blocks_of(here)
+        for arm in experiment.arms:
+            if arm != experiment.baseline:
+                found.append(_contrast(experiment, place, arm, here, blocks, ready))
+    return found
+
+
+def _contrast(
+    experiment: Experiment,
+    place: Place,
+    arm: str,
+    records: Sequence[TrialRecord],
+    blocks: Sequence[Block],
+    ready: Mapping[str, Process],
+) -> Contrast:
+    own = [record for record in records if record.arm == arm and not record.is_baseline]
+    withheld = next((record for record in own if record.outcome in WITHHELD), None)
+    pairs, unsteady, disturbed = [], 0, 0
+    for block in blocks:
+        treated, baselines = block.of(arm, False), block.of(experiment.baseline, True)
+        if not treated or not baselines or block.all_of(Outcome.CANCELLED):
+            continue
+        if block.all_of(Outcome.DISTURBED):
+            disturbed += 1
+            continue
+        together = [treated[0], *baselines]
+        outcomes = {record.outcome for record in together}
+        members = [ready[record.trial_id] for record in together if record.trial_id in ready]
+        if outcomes <= {Outcome.OK, Outcome.NOT_STEADY} and not (len(members) == len(together) and all(m.steady for m in members)):
+            unsteady += 1
+        elif outcomes == {Outcome.OK}:
+            pairs.append(_pair(block, members))
+    pairs, notes = _comparable(pairs)
+    dropped = unsteady + disturbed
+    obstacle = None
+    if withheld is not None:
+        invalid = withheld.outcome is not Outcome.NOT_APPLIED
+        reason = f"{_words(withheld.outcome)}: {withheld.reason}"
+        obstacle = Obstacle(Word.INVALID if invalid else Word.NOT_RUN, reason, True)
+    elif dropped > max(FEWEST_DROPPED, DROPPED_SHARE * (dropped + len(pairs))):
+        cause = "disturbed" if disturbed >= unsteady else "not steady"
+        obstacle = Obstacle(Word.INVALID, f"{dropped} of {dropped + len(pairs)} blocks were {cause}", True)
+    elif not pairs:
+        obstacle = _nothing_measured(own, [record for record in records if record.is_baseline], notes)
+    return Contrast(place, arm, tuple(pairs), dropped, obstacle, notes)
+
+
+def _pair(block: Block, members: Sequence[Process]) -> Pair:
+    treated, baselines = members[0], members[1:]
+    middle = sum(process.record.position or 0 for process in baselines) / len(baselines)
+    position = treated.record.position or 0
+    order = (position > middle) - (position < middle)
+    return Pair(block.session_id, block.index, treated, tuple(baselines), common_start(members), order)
+
+
+def _comparable(pairs: list[Pair]) -> tuple[list[Pair], tuple[str, ...]]:
+    """Only blocks whose identities are known and agree, and of several versions of the code the one measured last."""
+
+    def identity(pair: Pair) -> tuple[str, ...]:
+        return (pair.treated.record.base_env_id, pair.treated.record.code_id, pair.baselines[0].record.code_id)
+
+    def agrees(pair: Pair) -> bool:
+        first = pair.treated.record
+        facts = (first.base_env_id, first.hardware_id, first.machine_id)
+        same = all((b.record.base_env_id, b.record.hardware_id, b.record.machine_id) == facts for b in pair.baselines)
+        return same and all(identity(pair)) and first.hardware_id != "" and len({b.record.code_id for b in pair.baselines}) == 1
+
+    alike = [pair for pair in pairs if agrees(pair)]
+    notes = []
+    if len(alike) < len(pairs):
+        notes.append(f"{len(pairs) - len(alike)} blocks left out: their environments differ or are unknown")
+    latest = [pair for pair in alike if identity(pair) == identity(alike[-1])]
+    if len(latest) < len(alike):
+        notes.append(f"{len(alike) - len(latest)} blocks left out: measured with other code or another environment")
+    return latest, tuple(notes)
+
+
+def _nothing_measured(own: Sequence[TrialRecord], baseline: Sequence[TrialRecord], notes: Sequence[str]) -> Obstacle:
+    """The reason, in words, why an arm has no complete block."""
+    if notes:
+        return Obstacle(Word.INVALID, "; ".join(notes), False)
+    for who, records in (("", own), ("the baseline did not run: ", baseline)):
+        failed = [record for record in records if record.outcome not in (Outcome.OK, Outcome.DISTURBED, Outcome.CANCELLED)]
+        if failed:
+            last = max(failed, key=lambda record: (record.started_at, record.attempt))
+            final = last.attempt >= RETRIES.get(last.outcome, 0) and last.outcome is not Outcome.NOT_STEADY
+            return Obstacle(Word.NOT_RUN, f"{who}{_words(last.outcome)}: {last.reason or 'no reason recorded'}", final)
+    return Obstacle(Word.NOT_RUN, "no complete block was measured", False)
+
+
+def _words(outcome: Outcome) -> str:
+    return outcome.value.replace("_", " ")
