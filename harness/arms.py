@@ -39,7 +39,7 @@ def parse_arm(text: str) -> Arm:
 
 def format_arm(arm: Arm) -> str:
     """The canonical text of an arm; `parse_arm` gives the same arm back."""
-    return "+".join(_format_use(use) for use in arm.uses)
+    return "+".join(format_use(use) for use in arm.uses)
 
 
 def resolve(arm: Arm, treatments: Mapping[str, Treatment], scope: Mapping[str, int]) -> Arm:
@@ -91,7 +91,9 @@ def _parse_use(text: str, arm: str) -> Use:
     name, bracket, rest = text.partition("(")
     name = name.strip()
     if not NAME.fullmatch(name):
-        raise UsageError(f"arm '{arm}': '{text or ' '}' is no treatment; write name or name(key=value, ...), joined by '+'")
+        raise UsageError(
+            f"arm '{arm}': '{text or ' '}' is no treatment; write name or name(key=value, ...), joined by '+'"
+        )
     if not bracket:
         return Use(name)
     if not rest.rstrip().endswith(")"):
@@ -122,7 +124,8 @@ def _parse_value(text: str, arm: str) -> Scalar:
     return value
 
 
-def _format_use(use: Use) -> str:
+def format_use(use: Use) -> str:
+    """The canonical text of one treatment with its parameters."""
     if not use.params:
         return use.name
     return f"{use.name}({', '.join(f'{key}={_format_value(value)}' for key, value in use.params)})"
@@ -152,7 +155,9 @@ def _resolve_use(use: Use, treatments: Mapping[str, Treatment], scope: Mapping[s
     for key in use.kwargs:
         if key not in treatment.params:
             known = ", ".join(treatment.params) or "none"
-            raise UsageError(f"treatment '{use.name}' has no parameter '{key}'{nearest(key, treatment.params)} it takes: {known}")
+            raise UsageError(
+                f"treatment '{use.name}' has no parameter '{key}'{nearest(key, treatment.params)} it takes: {known}"
+            )
     resolved: dict[str, Scalar] = {}
     for key, param in treatment.params.items():
         written = use.kwargs.get(key, param.default)
@@ -166,7 +171,9 @@ def _checked(name: str, key: str, param: Param, value: Scalar) -> Scalar:
     where = f"treatment '{name}': parameter '{key}' is {value!r}"
     types: dict[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,)}
     if not isinstance(value, types[param.kind]) or (isinstance(value, bool) and param.kind != "bool"):
-        raise UsageError(f"{where}; it takes a {param.kind}" + (f", one of {list(param.choices)}" if param.choices else ""))
+        raise UsageError(
+            f"{where}; it takes a {param.kind}" + (f", one of {list(param.choices)}" if param.choices else "")
+        )
     if param.choices and value not in param.choices:
         raise UsageError(f"{where}; it takes one of {', '.join(map(str, param.choices))}")
     if not isinstance(value, str | bool):
@@ -178,7 +185,10 @@ def _checked(name: str, key: str, param: Param, value: Scalar) -> Scalar:
 
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max}
 

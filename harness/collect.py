@@ -12,6 +12,7 @@ from harness.arms import format_arm
 from harness.launch import Launched
 from harness.record import ChildRecord, Outcome, Sample, TrialRecord, Window
 from harness.spec import Trial
+from harness.telemetry import shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,9 @@ class SessionIds:
     cores: int
 
 
-def collect(trial: Trial, launched: Launched, ids: SessionIds, code_id: str, attempt: int) -> tuple[TrialRecord, list[Window]]:
+def collect(
+    trial: Trial, launched: Launched, ids: SessionIds, code_id: str, attempt: int
+) -> tuple[TrialRecord, list[Window]]:
     """The row of a trial and its windows."""
     record = replace(asked(trial, ids, code_id), attempt=attempt)
     record.outcome, record.reason = launched.outcome, launched.reason
@@ -141,29 +144,11 @@ def _fill_load(record: TrialRecord, ranks: Sequence[ChildRecord], samples: Seque
         return
     if busy is not None:
         record.cpu_utilization = busy / (ended - started) / cores
-    timed = [sample for sample in samples if started <= sample.monotonic_ns <= ended]
-    gpu = [sample.gpu_utilization for sample in timed if sample.gpu_utilization is not None]
-    record.gpu_utilization = float(mean(gpu)) if gpu else None
-    if not gpu:
+    seen = shares(samples, started, ended, cores)
+    record.steal_share, record.foreign_cpu_share = seen.steal_share, seen.foreign_cpu_share
+    record.gpu_utilization = seen.gpu_utilization
+    if seen.gpu_utilization is None:
         record.gpu_utilization_reason = "no GPU is measured" if record.device == "cpu" else "NVML gave no utilization"
-    around = bracket(samples, started, ended)
-    if around:
-        first, last = around
-        elapsed = last.monotonic_ns - first.monotonic_ns
-        if first.steal_ns is not None and last.steal_ns is not None:
-            record.steal_share = (last.steal_ns - first.steal_ns) / elapsed / cores
-        if first.foreign_cpu_ns is not None and last.foreign_cpu_ns is not None:
-            record.foreign_cpu_share = max(0, last.foreign_cpu_ns - first.foreign_cpu_ns) / elapsed
-
-
-def bracket(samples: Sequence[Sample], started: int, ended: int) -> tuple[Sample, Sample] | None:
-    """The first and last sample of the timed part; the nearest ones around it where it holds fewer than two."""
-    inside = [sample for sample in samples if started <= sample.monotonic_ns <= ended]
-    if len(inside) >= 2:
-        return inside[0], inside[-1]
-    before = [sample for sample in samples if sample.monotonic_ns <= started]
-    after = [sample for sample in samples if sample.monotonic_ns >= ended]
-    return (before[-1], after[0]) if before and after else None
 
 
 def _over(fold: Callable[[list[Any]], Any], ranks: Sequence[ChildRecord], field: str) -> Any:

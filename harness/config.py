@@ -58,7 +58,9 @@ def _refuse_unknown_keys(values: dict[str, object], where: str) -> None:
         known = [field.name for field in msgspec.inspect.type_info(kind).fields]  # type: ignore[union-attr]
         for key in table if isinstance(table, dict) else ():
             if key not in known:
-                raise UsageError(f"{where}: {prefix}has no key '{key}'{nearest(key, known)} it takes: {', '.join(known)}")
+                raise UsageError(
+                    f"{where}: {prefix}has no key '{key}'{nearest(key, known)} it takes: {', '.join(known)}"
+                )
 
 
 def _in_words(message: str) -> str:

@@ -12,7 +12,7 @@ import site
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Protocol
 import msgspec
 import psutil
 
+import harness.plugins
 from harness.record import ChildRecord, Outcome, Sample
 from harness.spec import ProcessChange, Trial
 
@@ -53,19 +54,35 @@ class Executor(Protocol):
     def run(self, trial: Trial, change: ProcessChange, timeout_s: float) -> Launched: ...
 
 
-class Sampler(Protocol):
-    """Watches a process tree from outside; `telemetry` implements it."""
+class Watcher(Protocol):
+    """Watches a process tree from outside while it is entered; `telemetry.Sampler` is one."""
 
-    def start(self, pid: int) -> None: ...
+    samples: list[Sample]
 
-    def stop(self) -> Sequence[Sample]: ...
+    def __enter__(self) -> Watcher: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+@dataclass
+class Blind:
+    """A watcher that sees nothing."""
+
+    samples: list[Sample] = field(default_factory=list)
+
+    def __enter__(self) -> Blind:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
 @dataclass
 class LocalExecutor:
     """Runs trials as processes on this machine."""
 
-    make_sampler: type[Sampler] | None = None
+    watch: Callable[[str, int], Watcher] = lambda trial_id, pid: Blind()
+    """(trial id, process id) -> what watches the child from outside"""
     keep_work: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
@@ -92,22 +109,23 @@ class LocalExecutor:
                     argv, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=work, start_new_session=True
                 )
             except OSError as error:
-                return Launched(outcome=Outcome.CRASHED, reason=f"cannot start {argv[0]}: {error}", started_at=started_at)
-            sampler = self.make_sampler() if self.make_sampler else None
-            if sampler:
-                sampler.start(process.pid)
-            try:
-                ended = wait(process, timeout_s)
-            finally:
-                kill_tree(process)
-                samples = tuple(sampler.stop()) if sampler else ()
+                return Launched(
+                    outcome=Outcome.CRASHED, reason=f"cannot start {argv[0]}: {error}", started_at=started_at
+                )
+            with self.watch(trial.trial_id, process.pid) as watcher:
+                try:
+                    ended = wait(process, timeout_s)
+                finally:
+                    kill_tree(process)
         ranks = read_ranks(work, trial.rank_count)
-        outcome, reason = explain(trial, process.returncode, ranks, timeout_s if not ended else None, _oom_kills() > oom_kills)
+        outcome, reason = explain(
+            trial, process.returncode, ranks, timeout_s if not ended else None, _oom_kills() > oom_kills
+        )
         return Launched(
             outcome=outcome,
             reason=reason,
             ranks=ranks,
-            samples=samples,
+            samples=tuple(watcher.samples),
             started_at=started_at,
             duration_ns=time.monotonic_ns() - started,
             stderr_tail="" if outcome is Outcome.OK else tail(work / "stderr"),
@@ -135,7 +153,7 @@ def child_environment(trial: Trial, change: ProcessChange, parent: Mapping[str, 
     env |= {
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": os.pathsep.join(_import_roots()),
-        "HARNESS_PLUGINS": os.environ.get("HARNESS_PLUGINS", ""),
+        "HARNESS_PLUGINS": os.pathsep.join(harness.plugins.__path__[1:]),
         "OMP_NUM_THREADS": str(trial.threads),
         "MKL_NUM_THREADS": str(trial.threads),
         "TOKENIZERS_PARALLELISM": "false",

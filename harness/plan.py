@@ -118,7 +118,7 @@ def make_plan(experiment: Experiment, registry: Registry, machine: Machine) -> P
 
 
 def resolve_device(device: str, machine: Machine) -> str:
-    """"cpu" or "cuda"; auto takes CUDA where the machine has a GPU."""
+    """ "cpu" or "cuda"; auto takes CUDA where the machine has a GPU."""
     if device not in DEVICES:
         raise UsageError(f"device '{device}' is unknown; it is one of {', '.join(DEVICES)}")
     if device == "auto":
@@ -181,13 +181,17 @@ def _places(experiment: Experiment, registry: Registry) -> Iterable[Place]:
     for name in dict.fromkeys(experiment.workloads):
         workload = registry.workload(name)
         if experiment.preset not in workload.presets:
-            raise UsageError(f"workload '{name}' has no preset '{experiment.preset}'; it has {', '.join(workload.presets)}")
+            raise UsageError(
+                f"workload '{name}' has no preset '{experiment.preset}'; it has {', '.join(workload.presets)}"
+            )
         params = dict(workload.presets[experiment.preset])
         params.update(_checked_params(workload, params, experiment.params))
         axes = {key: values for key, values in experiment.axes.items() if key in params}
         for key in experiment.axes:
             if key not in params and len(experiment.workloads) == 1:
-                raise UsageError(f"axis '{key}': workload '{name}' has no such parameter{nearest(key, params)} it has {', '.join(params)}")
+                raise UsageError(
+                    f"axis '{key}': workload '{name}' has no such parameter{nearest(key, params)} it has {', '.join(params)}"
+                )
         for values in itertools.product(*axes.values()):
             point = dict(zip(axes, values, strict=True))
             yield Place(
@@ -250,16 +254,16 @@ def unmet_by_arm(
         return f"{workload.name} {reason}"
     for use in arm.uses:
         treatment = treatments[use.name]
-        requires = treatment.requires_for(**full_params(use, treatment)) if treatment.requires_for else treatment.requires
+        requires = (
+            treatment.requires_for(**full_params(use, treatment)) if treatment.requires_for else treatment.requires
+        )
         reason = unmet(requires, workload, place, device, machine, arm)
         if reason:
             return f"{use.name} {reason}"
     return None
 
 
-def unmet(
-    requires: Requires, workload: Workload, place: Place, device: str, machine: Machine, arm: Arm
-) -> str | None:
+def unmet(requires: Requires, workload: Workload, place: Place, device: str, machine: Machine, arm: Arm) -> str | None:
     """The first unmet need, worded to follow the name of what needs it: "needs 2 CUDA devices, this machine has 0"."""
     gpu = machine.gpus[0] if machine.gpus else None
     capability = gpu.capability if gpu else None
@@ -267,7 +271,10 @@ def unmet(
         (place.mode in requires.modes, f"needs mode {_either(requires.modes)}, not {place.mode}"),
         (place.input in requires.inputs, f"needs input {_either(requires.inputs)}, not {place.input}"),
         (device in requires.devices, f"needs a {_either(requires.devices).upper()} device; this run is on {device}"),
-        (len(machine.gpus) >= requires.gpus, f"needs {requires.gpus} CUDA devices, this machine has {len(machine.gpus)}"),
+        (
+            len(machine.gpus) >= requires.gpus,
+            f"needs {requires.gpus} CUDA devices, this machine has {len(machine.gpus)}",
+        ),
         (
             requires.capability is None or (capability is not None and tuple(capability) >= requires.capability),
             f"needs compute capability {requires.capability}, this GPU has {capability}",
@@ -278,8 +285,12 @@ def unmet(
         (trait in workload.traits, f"acts on {trait}, which {workload.name} does not have") for trait in requires.traits
     ]
     checks += [(name in arm.names, f"needs {name} in the same arm") for name in requires.with_treatments]
-    checks += [(machine.has_command(name), f"needs the command {name}, which is not installed") for name in requires.commands]
-    checks += [(machine.has_library(name), f"needs the library {name}, which is not installed") for name in requires.libraries]
+    checks += [
+        (machine.has_command(name), f"needs the command {name}, which is not installed") for name in requires.commands
+    ]
+    checks += [
+        (machine.has_library(name), f"needs the library {name}, which is not installed") for name in requires.libraries
+    ]
     checks += [
         (machine.package_version(name) is not None, f"needs the package {name}, which is not installed")
         for name in requires.packages

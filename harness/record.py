@@ -87,7 +87,9 @@ class Fact:
     unit: str = column("unit of the value, empty if it has none", "")
     source: str = column("where it was read, e.g. /proc/cpuinfo, nvml, torch", "")
     state: Literal["ok", "unsupported", "denied", "absent", "error"] = column("whether it could be read", "ok")
-    kind: Literal["identity", "hardware", "context"] = column("part of base_env_id, of hardware_id, or context", "context")
+    kind: Literal["identity", "hardware", "context"] = column(
+        "part of base_env_id, of hardware_id, or context", "context"
+    )
 
 
 @dataclass(kw_only=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -59,11 +58,15 @@ def load_registry(plugin_folders: Iterable[Path] = (), workload_files: Iterable[
             if value is None:
                 continue
             if not isinstance(value, kind):
-                raise UsageError(f"{path}: {constant} is a {type(value).__name__}; it must be a harness.spec.{kind.__name__}")
+                raise UsageError(
+                    f"{path}: {constant} is a {type(value).__name__}; it must be a harness.spec.{kind.__name__}"
+                )
             _check_name(value.name, path)
             key = f"{constant.lower()}:{value.name}"
             if key in sources:
-                raise UsageError(f"{path}: {constant.lower()} '{value.name}' exists already in {sources[key].path}; rename one")
+                raise UsageError(
+                    f"{path}: {constant.lower()} '{value.name}' exists already in {sources[key].path}; rename one"
+                )
             found[value.name] = value  # type: ignore[assignment]
             sources[key] = Source(name=value.name, module=module, path=str(path))
     return Registry(dict(sorted(treatments.items())), dict(sorted(workloads.items())), sources)
@@ -76,11 +79,9 @@ def load_plugin(source: Source, constant: str) -> Treatment | Workload:
 
 
 def add_plugin_folder(folder: Path) -> None:
-    """Make a folder's files importable as `harness.plugins.<stem>`, here and in every process started from here."""
+    """Make a folder's files importable as `harness.plugins.<stem>`, here and (the launcher sees to it) in every child."""
     if str(folder) not in harness.plugins.__path__:
         harness.plugins.__path__.append(str(folder))
-        known = os.environ.get("HARNESS_PLUGINS", "").split(os.pathsep)
-        os.environ["HARNESS_PLUGINS"] = os.pathsep.join([*filter(None, known), str(folder)])
 
 
 def _plugin_modules(folders: Iterable[Path], files: Iterable[Path]) -> Iterator[tuple[str, Path]]:

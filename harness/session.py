@@ -22,7 +22,7 @@ from harness.launch import Executor
 from harness.plan import Place, Plan, block_order
 from harness.record import FAILURES, RETRIES, Outcome, TrialRecord, Window
 from harness.registry import Registry
-from harness.spec import Cell, DataRef, Kind, ProcessChange, Treatment, Trial, Use
+from harness.spec import Cell, DataRef, Kind, ProcessChange, Treatment, Trial, UsageError, Use
 
 if TYPE_CHECKING:
     from harness.machine import Machine
@@ -85,6 +85,7 @@ class Session:
     dropped: dict[Place, set[str]] = field(default_factory=dict)
     durations: list[float] = field(default_factory=list)
     block_seconds: dict[Place, float] = field(default_factory=dict)
+    code_ids: dict[tuple[str, str], str] = field(default_factory=dict)
     started: float = 0.0
 
     def run(self) -> Result:
@@ -105,7 +106,9 @@ class Session:
 
     def _load_earlier(self) -> None:
         """The trials of the same spec, code, environment and hardware class that are in the store already."""
-        codes = {(place.workload, arm): self._code_id(place, arm) for place in self.plan.places for arm in self.plan.arms}
+        codes = {
+            (place.workload, arm): self._code_id(place, arm) for place in self.plan.places for arm in self.plan.arms
+        }
         for record in self.store.trials(self.spec_id):
             same = (
                 record.base_env_id == self.ids.base_env_id
@@ -118,7 +121,9 @@ class Session:
         self.windows.update(self.store.windows(timed))
         self.durations += [record.duration_ns / 1e9 for record in self.records if record.duration_ns]
         if self.records:
-            self.progress.note(f"{len(self.records)} trials of this experiment are in the store already; going on after them")
+            self.progress.note(
+                f"{len(self.records)} trials of this experiment are in the store already; going on after them"
+            )
 
     def _make_data(self) -> None:
         for place in self.plan.places:
@@ -144,7 +149,9 @@ class Session:
                 self._write_row(skip.place, skip.arm, Outcome.NOT_APPLICABLE, skip.reason)
 
     def _is_skip(self, record: TrialRecord, place: Place, arm: str) -> bool:
-        return record.block_index is None and record.arm == arm and self._at(record, place) and record.kind == Kind.TIMING
+        return (
+            record.block_index is None and record.arm == arm and self._at(record, place) and record.kind == Kind.TIMING
+        )
 
     def _write_row(self, place: Place, arm: str, outcome: Outcome, reason: str) -> None:
         trial = self._trial(place, arm, Kind.TIMING, None, None)
@@ -178,7 +185,9 @@ class Session:
                 if format_use(use) in accepted:
                     self._drop(place, arm)
                     if not any(self._is_skip(record, place, arm) for record in self.records):
-                        reason = f"{format_use(use)} is already so in the baseline ({json.dumps(accepted[format_use(use)])})"
+                        reason = (
+                            f"{format_use(use)} is already so in the baseline ({json.dumps(accepted[format_use(use)])})"
+                        )
                         self._write_row(place, arm, Outcome.NOT_APPLICABLE, reason)
                     break
 
@@ -211,6 +220,7 @@ class Session:
                     if self._budget_is_spent(place, order):
                         return "budget"
                     self._block(place, next_block[place], order)
+                    self._check_code()
                 next_block[place] += 1
         return ""
 
@@ -220,7 +230,8 @@ class Session:
         return (max(indices, default=-1) + 2) // 2 * 2
 
     def _undecided(self, place: Place) -> list[str]:
-        final = {c.arm for c in self.judge().comparisons if c.primary and c.final and self._is_place(c, place)}
+        own = self.session_id if self.options.new_session else ""
+        final = {c.arm for c in self.judge(own).comparisons if c.primary and c.final and self._is_place(c, place)}
         return [arm for arm in self._active(place) if arm not in final]
 
     def _is_place(self, comparison: Any, place: Place) -> bool:
@@ -284,9 +295,10 @@ class Session:
         if windows:
             self.windows.update(self.store.windows([record.trial_id]))
 
-    def judge(self, last_look: bool = False) -> Judgement:
-        """The verdicts so far, from this session's trials and the earlier ones they continue."""
-        return judge(self.plan.experiment, self.spec_id, self.records, self.windows, last_look=last_look)
+    def judge(self, only_session: str = "", last_look: bool = False) -> Judgement:
+        """The verdicts so far, from all trials of the experiment or from those of one session."""
+        records = [record for record in self.records if only_session in ("", record.session_id)]
+        return judge(self.plan.experiment, self.spec_id, records, self.windows, last_look=last_look)
 
     # -------------------------------------------------------------------------------------------- one trial
 
@@ -345,7 +357,9 @@ class Session:
 
     def _compile_cache(self, place: Place, arm: str) -> Path:
         """A private folder for each arm, code and environment; a cold arm gets a new one every time."""
-        key = identity.digest("x", [place.workload, dict(place.params), place.mode, arm, self._code_id(place, arm), self.ids.base_env_id])
+        key = identity.digest(
+            "x", [place.workload, dict(place.params), place.mode, arm, self._code_id(place, arm), self.ids.base_env_id]
+        )
         folder = self.options.cache / "compile" / key[:20]
         if self.plan.experiment.measure.compile_cache == "cold":
             return folder / identity.new_id()
@@ -353,9 +367,24 @@ class Session:
         return folder
 
     def _code_id(self, place: Place, arm: str) -> str:
-        sources = [self.registry.workload_source(place.workload)]
+        key = (place.workload, arm)
+        if key not in self.code_ids:
+            self.code_ids[key] = self._read_code(*key)
+        return self.code_ids[key]
+
+    def _read_code(self, workload: str, arm: str) -> str:
+        sources = [self.registry.workload_source(workload)]
         sources += [self.registry.treatment_source(use.name) for use in self.plan.arms[arm].uses]
         return identity.code_id(identity.code_parts(sources))
+
+    def _check_code(self) -> None:
+        """A source edited while its arms are measured would make the rest of the run something else under the same id."""
+        for key, known in self.code_ids.items():
+            if self._read_code(*key) != known:
+                raise UsageError(
+                    f"the sources behind {key[0]} {key[1] or 'baseline'} changed while it was measured; "
+                    "what is stored stays as it is, run the command again to measure the new code"
+                )
 
     def _at(self, record: TrialRecord, place: Place) -> bool:
         return (

@@ -61,9 +61,13 @@ STAGES: tuple[Stage, ...] = (
     Stage("update.split", "(batch -> [batch]) -> (batch -> [micro-batch])", one=True),
     Stage("update.backward", "(loss -> None) -> (loss -> None): scale, sync policy", one=True),
     Stage("update.clip", "(() -> None) -> (() -> None)", one=True),
-    Stage("update.apply", "(() -> bool) -> (() -> bool): steps the optimizer; False where the step was skipped", one=True),
+    Stage(
+        "update.apply", "(() -> bool) -> (() -> bool): steps the optimizer; False where the step was skipped", one=True
+    ),
     Stage("update.zero", "(() -> None) -> (() -> None)", one=True),
-    Stage("between", "(() -> None) -> (() -> None): step -> step that does something after it, inside the timed region"),
+    Stage(
+        "between", "(() -> None) -> (() -> None): step -> step that does something after it, inside the timed region"
+    ),
     Stage("capture", "(() -> None) -> (() -> None): step -> captured step (CUDA graph); owns its warm-up", one=True),
 )
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
@@ -232,7 +236,9 @@ class ProcessChange:
 
     def with_ranks(self, ranks: int) -> ProcessChange:
         if self.ranks not in (1, ranks):
-            raise UsageError(f"two treatments of the arm ask for {self.ranks} and for {ranks} ranks; give both the same")
+            raise UsageError(
+                f"two treatments of the arm ask for {self.ranks} and for {ranks} ranks; give both the same"
+            )
         return dataclasses.replace(self, ranks=ranks)
 
     def with_python(self, path: str) -> ProcessChange:
@@ -243,7 +249,9 @@ class ProcessChange:
     @staticmethod
     def _merged(old: Mapping[str, str], key: str, value: str, what: str) -> dict[str, str]:
         if key in old and old[key] != value:
-            raise UsageError(f"two treatments of the arm set the {what} {key}: '{old[key]}' and '{value}'; keep one of them")
+            raise UsageError(
+                f"two treatments of the arm set the {what} {key}: '{old[key]}' and '{value}'; keep one of them"
+            )
         return {**old, key: value}
 
 
@@ -420,6 +428,10 @@ class Analysis:
     open_ended: bool = False
     budget: str = ""
     """Wall-clock time, e.g. "10m"; the run ends in verdicts when it is spent."""
+    max_steal_share: float = 0.02
+    """A trial during which the hypervisor took more of the CPU time than this disturbs its block, which is dropped."""
+    max_foreign_cpu_share: float = 0.10
+    """Likewise for CPU time of other processes, in cores."""
 
 
 @dataclass(frozen=True, kw_only=True)

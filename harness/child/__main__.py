@@ -88,7 +88,9 @@ def failure(error: BaseException) -> ChildRecord:
     if "can't allocate memory" in words or "Cannot allocate memory" in words:
         return ChildRecord(outcome=Outcome.OOM_HOST, reason=words)
     if "fail_on_recompile" in words:
-        return ChildRecord(outcome=Outcome.NOT_STEADY, reason=f"a compiled graph was compiled again after warm-up: {words}")
+        return ChildRecord(
+            outcome=Outcome.NOT_STEADY, reason=f"a compiled graph was compiled again after warm-up: {words}"
+        )
     return ChildRecord(outcome=Outcome.CRASHED, reason=words)
 
 

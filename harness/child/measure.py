@@ -70,7 +70,9 @@ class Proofs:
             except (NoEffect, NotApplicable):
                 continue
             except Exception as error:  # a proof may assume what only its own treatment sets up: that is no acceptance
-                rig.bench.facts.setdefault("foreign_proof_errors", {})[treatment.name] = f"{type(error).__name__}: {error}"
+                rig.bench.facts.setdefault("foreign_proof_errors", {})[treatment.name] = (
+                    f"{type(error).__name__}: {error}"
+                )
                 continue
             accepted[format_use(use)] = evidence
         return accepted

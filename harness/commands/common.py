@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from harness.machine import Machine
     from harness.store import Store
 
+
 def options(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Apply several option decorators as one."""
 
@@ -38,11 +39,18 @@ results_option = _option("results", "RESULTS", "folder of results", default="res
 reports_option = _option("reports", "REPORTS", "folder of reports", default="reports", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="print JSON")
 plugin_options = options(
-    click.option("--plugins", multiple=True, type=click.Path(path_type=Path), help="folder of your own one-file treatments and workloads"),
-    click.option("--workload-file", multiple=True, type=click.Path(path_type=Path), help="a .py file that defines WORKLOAD"),
+    click.option(
+        "--plugins",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="folder of your own one-file treatments and workloads",
+    ),
+    click.option(
+        "--workload-file", multiple=True, type=click.Path(path_type=Path), help="a .py file that defines WORKLOAD"
+    ),
 )
 experiment_options = options(
-    _option("treatments", "TREATMENTS", "arms, separated by spaces: \"amp_bf16 amp_bf16+channels_last\""),
+    _option("treatments", "TREATMENTS", 'arms, separated by spaces: "amp_bf16 amp_bf16+channels_last"'),
     _option("baseline", "BASELINE", "the arm to compare with; plain PyTorch if not given"),
     _option("preset", "PRESET", "tiny, small or full"),
     _option("mode", "MODE", "train or infer"),
@@ -53,7 +61,12 @@ experiment_options = options(
     _option("budget", "BUDGET", "wall-clock time, e.g. 10m"),
     _option("max-blocks", "MAX_BLOCKS", "blocks at most", type=int),
     _option("rope", "ROPE", "half-width of what counts as no difference, e.g. 0.01", type=float),
-    _option("max-foreign-load", "MAX_FOREIGN_LOAD", "cores of other processes' work above which a block is dropped", type=float),
+    _option(
+        "max-foreign-load",
+        "MAX_FOREIGN_LOAD",
+        "cores of other processes' work above which a block is dropped",
+        type=float,
+    ),
     _option("max-steal", "MAX_STEAL", "share of stolen CPU time above which a block is dropped", type=float),
 )
 
@@ -73,9 +86,7 @@ def changed(experiment: Experiment, given: Mapping[str, Any]) -> Experiment:
     }  # fmt: skip
     if "budget" in analysis:
         parse_duration(analysis["budget"])
-    return dataclasses.replace(
-        experiment, **wishes, analysis=dataclasses.replace(experiment.analysis, **analysis)
-    )
+    return dataclasses.replace(experiment, **wishes, analysis=dataclasses.replace(experiment.analysis, **analysis))
 
 
 def registry(plugins: Sequence[Path] = (), workload_file: Sequence[Path] = ()) -> Registry:
@@ -123,10 +134,7 @@ def find_stored(text: str, store: Store) -> str | None:
     names = {parse_experiment(toml, spec_id).name: spec_id for spec_id, toml in specs.items()}
     if text in names:
         return names[text]
-    found = [spec_id for spec_id in specs if len(text) >= 8 and spec_id.startswith(text)]
-    if len(found) > 1:
-        raise UsageError(f"'{text}' begins {len(found)} stored spec ids; give more characters")
-    return found[0] if found else None
+    return store.find_spec(text) if len(text) >= 8 and any(spec_id.startswith(text) for spec_id in specs) else None
 
 
 def describe_machine() -> Machine:
@@ -161,4 +169,6 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     for row in rows:
         table.add_row(*row)
     console = Console(markup=False, highlight=False)
-    console.print(table, width=None if console.is_terminal else 200)
+    if not console.is_terminal:
+        console.width = 200
+    console.print(table)

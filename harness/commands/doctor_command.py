@@ -20,5 +20,7 @@ def command(as_json: bool) -> int:
     if as_json:
         click.echo(to_json([{"name": name, **dataclasses.asdict(finding)} for name, finding in found.items()]))
     else:
-        print_table("doctor", ("check", "state", "what", "do"), [(n, f.state, f.text, f.remedy) for n, f in found.items()])
+        print_table(
+            "doctor", ("check", "state", "what", "do"), [(n, f.state, f.text, f.remedy) for n, f in found.items()]
+        )
     return Exit.CHECK_SAID_NO if any(finding.state == "error" for finding in found.values()) else Exit.FINE

@@ -44,7 +44,9 @@ def stored_spec(text: str, store: Store) -> str:
     spec_id = find_stored(text, store)
     if spec_id is None:
         names = sorted({parse_experiment(toml, key).name for key, toml in store.specs().items()})
-        raise UsageError(f"no stored experiment '{text}'; there are {', '.join(names) or 'none'} (or give a spec id, or latest)")
+        raise UsageError(
+            f"no stored experiment '{text}'; there are {', '.join(names) or 'none'} (or give a spec id, or latest)"
+        )
     return spec_id
 
 

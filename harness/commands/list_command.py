@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from harness.commands.common import json_option, open_store, plugin_options, print_table, registry, results_option, to_json
+from harness.commands.common import (
+    json_option,
+    open_store,
+    plugin_options,
+    print_table,
+    registry,
+    results_option,
+    to_json,
+)
 from harness.config import experiment_files, load_experiment
 from harness.registry import Registry
 
@@ -20,9 +28,7 @@ KINDS = ("workloads", "treatments", "experiments", "metrics", "claims", "runs")
 @plugin_options
 @results_option
 @json_option
-def command(
-    kind: str, plugins: tuple[Path, ...], workload_file: tuple[Path, ...], results: Path, as_json: bool
-) -> int:
+def command(kind: str, plugins: tuple[Path, ...], workload_file: tuple[Path, ...], results: Path, as_json: bool) -> int:
     """List one kind of thing as a table, or as JSON objects that have at least a name."""
     plugged = registry(plugins, workload_file) if kind in ("workloads", "treatments") else None
     rows = _rows(kind, plugged, results)
@@ -39,7 +45,14 @@ def _rows(kind: str, plugged: Registry | None, results: Path) -> list[dict[str, 
         case "workloads":
             assert plugged is not None
             return [
-                {"name": w.name, "unit": w.unit, "traits": sorted(w.traits), "modes": w.modes, "presets": list(w.presets), "summary": w.summary}
+                {
+                    "name": w.name,
+                    "unit": w.unit,
+                    "traits": sorted(w.traits),
+                    "modes": w.modes,
+                    "presets": list(w.presets),
+                    "summary": w.summary,
+                }
                 for w in plugged.workloads.values()
             ]
         case "treatments":
@@ -55,14 +68,19 @@ def _rows(kind: str, plugged: Registry | None, results: Path) -> list[dict[str, 
                 for t in plugged.treatments.values()
             ]
         case "experiments":
-            return [{"name": name, "question": load_experiment(path).question} for name, path in experiment_files().items()]
+            return [
+                {"name": name, "question": load_experiment(path).question} for name, path in experiment_files().items()
+            ]
         case "metrics":
             metrics = importlib.import_module("harness.metrics").METRICS
             return [{"name": m.id, "unit": m.unit, "better": m.better, "summary": m.summary} for m in metrics.values()]
         case "claims":
             from harness.config import load_claims
 
-            return [{"name": claim["id"], "metric": claim.get("metric", ""), "statement": claim["statement"]} for claim in load_claims()]
+            return [
+                {"name": claim["id"], "metric": claim.get("metric", ""), "statement": claim["statement"]}
+                for claim in load_claims()
+            ]
         case _:
             return _runs(results)
 
@@ -70,7 +88,9 @@ def _rows(kind: str, plugged: Registry | None, results: Path) -> list[dict[str, 
 def _runs(results: Path) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for record in open_store(results).trials():
-        run = found.setdefault(record.spec_id, {"name": record.spec_id[:9], "trials": 0, "workloads": set(), "first": record.started_at})
+        run = found.setdefault(
+            record.spec_id, {"name": record.spec_id[:9], "trials": 0, "workloads": set(), "first": record.started_at}
+        )
         run["trials"] += 1
         run["workloads"].add(record.workload)
     return list(found.values())

@@ -9,7 +9,14 @@ from typing import Any
 import click
 
 from harness.commands.bench_command import bench_experiment
-from harness.commands.common import experiment_options, options, plugin_options, registry, reports_option, results_option
+from harness.commands.common import (
+    experiment_options,
+    options,
+    plugin_options,
+    registry,
+    reports_option,
+    results_option,
+)
 from harness.commands.measuring import measure_and_report, measuring_options, standard_workloads
 from harness.config import parse_duration
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import platformdirs
 
 from harness import identity
 from harness.commands.common import describe_machine, open_store
@@ -14,8 +15,11 @@ from harness.commands.exit_codes import Exit
 from harness.config import experiment_toml, parse_duration
 from harness.plan import Plan, make_plan
 from harness.spec import Experiment, UsageError, Workload
+from harness.worktree import describe_tree
 
 if TYPE_CHECKING:
+    from harness.machine import Machine
+    from harness.record import Fact
     from harness.registry import Registry
     from harness.session import Result
 
@@ -43,9 +47,8 @@ def measure_and_report(
 ) -> int:
     """The main job. Returns the exit code."""
     from harness.commands.progress import TerminalProgress
+    from harness.device_lock import hold_device
     from harness.launch import LocalExecutor
-    from harness.machine import cache_folder
-    from harness.machine import device_lock
     from harness.session import Options, Session, session_ids
     from harness.telemetry import Sampler
 
@@ -55,18 +58,21 @@ def measure_and_report(
     store = open_store(results, writable=True)
     spec_id = identity.spec_id(plan.experiment)
     progress = TerminalProgress(sys.stderr)
-    with device_lock(plan.device, machine):
+    gpu = machine.gpus[0].uuid if plan.device == "cuda" else ""
+    with hold_device(gpu or "cpu"):
         store.write_spec(spec_id, experiment_toml(plan.experiment))
-        ids = session_ids(plan, machine, store.write_environment(machine.facts))
+        ids = session_ids(plan, machine, store.write_environment(all_facts(plan, registry, machine)))
         session = Session(
             plan=plan,
             registry=registry,
             machine=machine,
             store=store,
-            executor=LocalExecutor(make_sampler=Sampler, keep_work=keep_work),
+            executor=LocalExecutor(
+                watch=lambda trial_id, pid: Sampler(trial_id, pid, gpu_uuids=(gpu,) if gpu else ()), keep_work=keep_work
+            ),
             progress=progress,
             options=Options(
-                cache=cache_folder(),
+                cache=platformdirs.user_cache_path("torch-trials"),
                 data_source=Path(plan.experiment.data) if plan.experiment.data else None,
                 budget_s=parse_duration(plan.experiment.analysis.budget) if plan.experiment.analysis.budget else None,
                 trial_timeout_s=parse_duration(trial_timeout),
@@ -80,10 +86,20 @@ def measure_and_report(
             result = session.run()
         except KeyboardInterrupt:
             progress.close()
-            click.echo(f"stopped; {progress.finished} trials are kept in {results}. Run the same command to go on.", err=True)
+            click.echo(
+                f"stopped; {progress.finished} trials are kept in {results}. Run the same command to go on.", err=True
+            )
             raise
     progress.close()
     return conclude(result, store, spec_id, reports, strict)
+
+
+def all_facts(plan: Plan, registry: Registry, machine: Machine) -> list[Fact]:
+    """What is known of this run's surroundings: the machine, the working tree, and the code that the children import."""
+    sources = [registry.workload_source(name) for name in plan.experiment.workloads]
+    sources += [registry.treatment_source(use.name) for arm in plan.arms.values() for use in arm.uses]
+    tree = describe_tree(Path.cwd())
+    return [*machine.facts, *tree.facts(), *identity.code_facts(identity.code_parts(sources))]
 
 
 def refuse_if_nothing_runs(plan: Plan) -> None:

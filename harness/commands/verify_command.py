@@ -20,13 +20,26 @@ def command(results: tuple[Path, ...], quarantine: bool, as_json: bool) -> int:
 
     findings = []
     for folder in results or (Path("results"),):
-        store = open_store(folder)
-        found = stores.quarantine(store) if quarantine else stores.verify(store)
+        root = open_store(folder).root
+        found = stores.verify(root)
         findings += [(folder, finding) for finding in found]
+        for moved in stores.quarantine(root, found) if quarantine else ():
+            click.echo(f"moved out: {moved}", err=as_json)
     if as_json:
-        click.echo(to_json([{"folder": str(folder), "path": str(f.path), "kind": f.kind, "reason": f.reason} for folder, f in findings]))
+        click.echo(
+            to_json(
+                [
+                    {"folder": str(folder), "path": str(f.path), "kind": f.kind, "reason": f.reason}
+                    for folder, f in findings
+                ]
+            )
+        )
     elif findings:
-        print_table("findings", ("folder", "file", "kind", "reason"), [(str(folder), str(f.path), f.kind, f.reason) for folder, f in findings])
+        print_table(
+            "findings",
+            ("folder", "file", "kind", "reason"),
+            [(str(folder), str(f.path), f.kind, f.reason) for folder, f in findings],
+        )
     else:
         click.echo("every file is whole")
     return Exit.FINE if all(finding.harmless for _, finding in findings) else Exit.INTEGRITY

@@ -1,6 +1,6 @@
 """The user's plug-in files as one package, so that any process (a spawned loader worker, say) can import them by name.
 
-The folders come from the environment variable HARNESS_PLUGINS, which the registry sets and the launcher hands on.
+The registry adds folders to the package's path; children get them from the variable HARNESS_PLUGINS.
 """
 
 import os

@@ -91,7 +91,9 @@ def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) 
         rank=int(os.environ.get("RANK", "0")),
         rank_count=trial.rank_count,
     )
-    pairs = [(treatment, full_params(use, treatment)) for treatment, use in zip(treatments, trial.cell.arm.uses, strict=True)]
+    pairs = [
+        (treatment, full_params(use, treatment)) for treatment, use in zip(treatments, trial.cell.arm.uses, strict=True)
+    ]
     treated = Treated(bench, pairs)
     treated.apply("runtime", None)
     _seed(trial.seed)

@@ -1,0 +1,187 @@
+"""The block loop on a fake executor and a real store: order, stopping, failures, resume, budget."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import identity
+from harness.judge.types import Word
+from harness.plan import make_plan
+from harness.record import Outcome
+from harness.session import Options, Result, Session, session_ids
+from harness.spec import Analysis, Experiment, Kind, Trial
+from harness.store import Store
+from tests.helpers import TOYS, FakeExecutor, SilentProgress, machine
+
+EXPERIMENT = Experiment(
+    name="toys", workloads=("toy",), arms=("alpha", "beta"), preset="tiny", analysis=Analysis(max_blocks=9)
+)
+
+
+def session(folder: Path, executor: FakeExecutor, experiment: Experiment = EXPERIMENT, **options: Any) -> Session:
+    plan = make_plan(experiment, TOYS, machine())
+    store = Store(folder)
+    spec_id = identity.spec_id(plan.experiment)
+    store.write_spec(spec_id, "")
+    return Session(
+        plan=plan,
+        registry=TOYS,
+        machine=machine(),
+        store=store,
+        executor=executor,
+        progress=SilentProgress(),
+        options=Options(cache=folder / "cache", **options),
+        spec_id=spec_id,
+        ids=session_ids(plan, machine(), "n1"),
+    )
+
+
+def verdicts(result: Result) -> dict[str, Word]:
+    return {c.arm: c.verdict for c in result.judgement.comparisons if c.primary}
+
+
+def timed(executor: FakeExecutor) -> list[Trial]:
+    return [trial for trial in executor.trials if trial.cell.kind is Kind.TIMING]
+
+
+def test_a_large_effect_is_found_and_its_arm_stops_being_measured(tmp_path: Path):
+    executor = FakeExecutor(effects={"alpha": 0.5, "beta": 1.0}, noise=0.01)
+    result = session(tmp_path, executor).run()
+    assert verdicts(result)["alpha"] is Word.FASTER
+    blocks = Counter(trial.cell.arm.names for trial in timed(executor))
+    assert blocks[("alpha",)] < blocks[("beta",)] <= 9
+    assert blocks[("alpha",)] >= 4
+
+
+def test_every_trial_is_stored_with_its_place_and_the_arms_are_prepared_first(tmp_path: Path):
+    executor = FakeExecutor(effects={"alpha": 0.5, "beta": 2.0})
+    session(tmp_path, executor).run()
+    records = Store(tmp_path).trials()
+    assert [record.kind for record in records[:3]] == ["prepare"] * 3
+    assert {record.trial_id for record in records} == {trial.trial_id for trial in executor.trials}
+    for block in range(4):
+        rows = [record for record in records if record.block_index == block]
+        assert sorted(record.position for record in rows) == [0, 1, 2, 3]
+        assert Counter(record.arm for record in rows) == {"": 2, "alpha": 1, "beta": 1}
+        assert len({record.seed for record in rows}) == 1
+
+
+def test_an_arm_that_fails_is_dropped_and_the_others_go_on(tmp_path: Path):
+    def outcome(trial: Trial) -> Outcome:
+        return Outcome.OOM_DEVICE if "alpha" in trial.cell.arm.names else Outcome.OK
+
+    executor = FakeExecutor(effects={"beta": 0.5}, outcomes=outcome)
+    result = session(tmp_path, executor).run()
+    assert verdicts(result) == {"alpha": Word.NOT_RUN, "beta": Word.FASTER}
+    reason = next(c.reason for c in result.judgement.comparisons if c.arm == "alpha" and c.primary)
+    assert "oom_device" in reason or "memory" in reason
+    assert result.failures == 1
+    assert sum("alpha" in trial.cell.arm.names for trial in executor.trials) == 1
+
+
+def test_a_crash_is_tried_once_more(tmp_path: Path):
+    seen: list[str] = []
+
+    def outcome(trial: Trial) -> Outcome:
+        seen.append(trial.trial_id)
+        return Outcome.CRASHED if len(seen) == 6 else Outcome.OK
+
+    executor = FakeExecutor(effects={"alpha": 0.5, "beta": 2.0}, outcomes=outcome)
+    result = session(tmp_path, executor).run()
+    assert set(verdicts(result).values()) == {Word.FASTER, Word.SLOWER}
+    crashed = [record for record in Store(tmp_path).trials() if record.outcome is Outcome.CRASHED]
+    assert len(crashed) == 1
+    again = [
+        r
+        for r in Store(tmp_path).trials()
+        if (r.block_index, r.position) == (crashed[0].block_index, crashed[0].position)
+    ]
+    assert [record.attempt for record in again] == [0, 1]
+
+
+def test_without_its_baseline_nothing_is_compared(tmp_path: Path):
+    executor = FakeExecutor(outcomes=lambda trial: Outcome.OK if trial.cell.arm.names else Outcome.OOM_HOST)
+    result = session(tmp_path, executor).run()
+    assert set(verdicts(result).values()) == {Word.NOT_RUN}
+    assert len(executor.trials) == 1
+
+
+def test_what_the_baseline_shows_already_is_not_applicable(tmp_path: Path):
+    executor = FakeExecutor(effects={"beta": 0.5}, already_so={"alpha": {"seen": "yes"}})
+    result = session(tmp_path, executor).run()
+    assert verdicts(result) == {"alpha": Word.NOT_RUN, "beta": Word.FASTER}
+    reason = next(c.reason for c in result.judgement.comparisons if c.arm == "alpha" and c.primary)
+    assert "already so" in reason
+    assert not any("alpha" in trial.cell.arm.names for trial in timed(executor))
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing in the session may catch it."""
+
+
+@pytest.mark.parametrize("after", [1, 3, 5, 8, 13])
+def test_running_again_repeats_no_complete_block_and_ends_as_if_uninterrupted(tmp_path: Path, after: int):
+    def die(trial: Trial) -> None:
+        if len(first.trials) == after:
+            raise Killed
+
+    effects = {"alpha": 0.9, "beta": 1.0}
+    first = FakeExecutor(effects=effects, before_trial=die)
+    with pytest.raises(Killed):
+        session(tmp_path / "a", first).run()
+    before = {record.trial_id for record in Store(tmp_path / "a").trials()}
+    second = FakeExecutor(effects=effects)
+    resumed = session(tmp_path / "a", second).run()
+    whole = session(tmp_path / "b", FakeExecutor(effects=effects)).run()
+    assert verdicts(resumed) == verdicts(whole)
+    speedups = [[c.speedup for c in result.judgement.comparisons if c.primary] for result in (resumed, whole)]
+    assert speedups[0] == speedups[1]
+    assert before <= {record.trial_id for record in Store(tmp_path / "a").trials()}
+    complete = max(0, (after - 3) // 4)
+    assert min((t.block_index for t in timed(second) if t.block_index is not None), default=complete) == complete
+
+
+def test_a_finished_experiment_measures_nothing_more(tmp_path: Path):
+    session(tmp_path, FakeExecutor(effects={"alpha": 0.5, "beta": 2.0})).run()
+    again = FakeExecutor()
+    session(tmp_path, again).run()
+    assert again.trials == []
+
+
+def test_a_new_session_measures_again_after_the_old_blocks(tmp_path: Path):
+    session(tmp_path, FakeExecutor(effects={"alpha": 0.5, "beta": 2.0})).run()
+    again = FakeExecutor(effects={"alpha": 0.5, "beta": 2.0})
+    session(tmp_path, again, new_session=True).run()
+    blocks = [trial.block_index for trial in timed(again)]
+    assert blocks
+    assert min(block for block in blocks if block is not None) == 4
+
+
+def test_a_spent_budget_ends_in_words(tmp_path: Path):
+    now = [0.0]
+
+    def tick(trial: Trial) -> None:
+        now[0] += 10
+
+    made = session(tmp_path, FakeExecutor(effects={"alpha": 0.5}, before_trial=tick), budget_s=130.0)
+    made.clock = lambda: now[0]
+    result = made.run()
+    assert result.stopped_by == "budget"
+    assert now[0] <= 130
+    assert set(verdicts(result).values()) == {Word.INCONCLUSIVE}
+    reasons = [c.reason for c in result.judgement.comparisons if c.primary]
+    assert all("block" in reason for reason in reasons), reasons
+
+
+def test_a_skip_is_one_row_however_often_the_command_runs(tmp_path: Path):
+    experiment = dataclasses.replace(EXPERIMENT, arms=("alpha", "gpu_only"))
+    for _ in range(2):
+        result = session(tmp_path, FakeExecutor(effects={"alpha": 0.5}), experiment).run()
+    rows = [record for record in Store(tmp_path).trials() if record.arm == "gpu_only"]
+    assert [(row.outcome, row.block_index) for row in rows] == [(Outcome.NOT_APPLICABLE, None)]
+    assert verdicts(result)["gpu_only"] is Word.NOT_RUN
