@@ -1,0 +1,130 @@
+"""What is planned, done, failed and superseded: derived from the stored rows each time, never stored itself.
+
+A trial counts for the present work if its code, environment and hardware class are the present ones; what differs
+supersedes it, and is named ("torch 2.14.1 -> 2.15.0"). Superseded trials stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.identity import FactChange, compare_facts
+from harness.record import FAILURES, Fact, Outcome, TrialRecord
+
+REASONS_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedCell:
+    """One arm at one place of a plan, with the code it would run now."""
+
+    workload: str
+    params_json: str
+    """As in `TrialRecord`."""
+    arm: str
+    code_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Present:
+    """What a trial would be measured under now."""
+
+    base_env_id: str
+    hardware_id: str
+    facts: Sequence[Fact]
+    """The present environment, `identity.code_facts` included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellStatus:
+    """How far one planned cell is."""
+
+    cell: PlannedCell
+    state: Literal["planned", "done", "failed", "skipped", "superseded"]
+    """planned: nothing measured yet; done: at least one timed trial; superseded: only trials of other work."""
+    timed: int
+    """Timed trials that count for the present work."""
+    blocks: int
+    """Different blocks among them."""
+    failed: int
+    superseded: int
+    reasons: tuple[str, ...]
+    """Why it failed or was skipped, or what superseded its earlier trials."""
+
+
+def derive_status(
+    planned: Iterable[PlannedCell],
+    trials: Sequence[TrialRecord],
+    present: Present,
+    environment: Callable[[str], Sequence[Fact]],
+) -> list[CellStatus]:
+    """The status of every planned cell, from the trials of its spec; `environment` reads the facts of a stored one."""
+    by_cell: dict[tuple[str, str, str], list[TrialRecord]] = {}
+    for record in trials:
+        by_cell.setdefault((record.workload, record.params_json, record.arm), []).append(record)
+    return [
+        _cell_status(cell, by_cell.get((cell.workload, cell.params_json, cell.arm), []), present, environment)
+        for cell in planned
+    ]
+
+
+def _cell_status(
+    cell: PlannedCell,
+    records: Sequence[TrialRecord],
+    present: Present,
+    environment: Callable[[str], Sequence[Fact]],
+) -> CellStatus:
+    current = [record for record in records if counts(record, cell.code_id, present)]
+    old = [record for record in records if not counts(record, cell.code_id, present)]
+    timed = [record for record in current if record.outcome is Outcome.OK and record.block_index is not None]
+    failed = [record for record in current if record.outcome in FAILURES]
+    skipped = [record for record in current if record.outcome is Outcome.NOT_APPLICABLE]
+    state: Literal["planned", "done", "failed", "skipped", "superseded"]
+    if failed and (not timed or failed[-1].trial_id > timed[-1].trial_id):
+        state, reasons = "failed", [failed[-1].reason]
+    elif timed:
+        state, reasons = "done", []
+    elif skipped:
+        state, reasons = "skipped", [skipped[-1].reason]
+    elif old:
+        state, reasons = "superseded", superseded_by(old[-1], present, environment)
+    else:
+        state, reasons = "planned", []
+    return CellStatus(
+        cell=cell,
+        state=state,
+        timed=len(timed),
+        blocks=len({(record.session_id, record.block_index) for record in timed}),
+        failed=len(failed),
+        superseded=len(old),
+        reasons=tuple(reasons),
+    )
+
+
+def counts(record: TrialRecord, code_id: str, present: Present) -> bool:
+    """Whether a stored trial is the present work: the rule by which a run goes on."""
+    return (record.code_id, record.base_env_id, record.hardware_id) == (
+        code_id,
+        present.base_env_id,
+        present.hardware_id,
+    )
+
+
+def superseded_by(record: TrialRecord, present: Present, environment: Callable[[str], Sequence[Fact]]) -> list[str]:
+    """What has changed since a trial was measured, in words; the first few changes, and how many more there are."""
+    changes = compare_facts(environment(record.environment_id), present.facts)
+    decisive = [change for change in changes if change.kind != "context" or change.path.startswith("code.")]
+    words = [_in_words(change) for change in decisive] or ["code changed that the stored facts do not name"]
+    more = len(words) - REASONS_SHOWN
+    return words[:REASONS_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _in_words(change: FactChange) -> str:
+    if not change.path.startswith("code."):
+        return str(change)
+    module = change.path.removeprefix("code.")
+    if "not recorded" in (change.before, change.after):
+        return f"{module} is {'new' if change.before == 'not recorded' else 'gone'}"
+    return f"{module} changed"
