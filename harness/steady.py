@@ -97,11 +97,15 @@ def earliest_start(compiles: Sequence[float] | Floats, reserved_bytes: Sequence[
 
     Both per window, NaN where unknown; either may be empty.
     """
-    compiled = np.nan_to_num(np.asarray(compiles, dtype=np.float64)) > 0
+    compiled = np.asarray(compiles, dtype=np.float64) > 0
     reserved = np.asarray(reserved_bytes, dtype=np.float64)
-    changed = np.concatenate([[False], np.abs(np.diff(reserved)) > 0]) if len(reserved) else np.zeros(0, dtype=bool)
-    last = [int(np.flatnonzero(mask)[-1]) + 1 for mask in (compiled, changed) if mask.any()]
-    return max(last, default=0)
+    changed = np.abs(reserved[1:] - reserved[:-1]) > 0
+    return max(_last(compiled) + 1, _last(changed) + 2 if changed.any() else 0)
+
+
+def _last(mask: Bools) -> int:
+    """Index of the last true value, -1 where there is none."""
+    return int(np.flatnonzero(mask)[-1]) if mask.any() else -1
 
 
 def find_steady_batch(times: Floats, earliest: Ints | None = None) -> SteadyBatch:

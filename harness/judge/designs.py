@@ -113,7 +113,7 @@ class Effect:
     variance_share: float
     """Share of the sum of squares between arms."""
     aliases: tuple[str, ...]
-    """Effects that this design cannot tell from it."""
+    """Effects that this design cannot tell from it; a minus in front means with the opposite sign."""
     pooled: bool
     """Whether the arms' variances agreed and were pooled; else the error is that of the blocks' own effects."""
 
@@ -183,7 +183,8 @@ def _terms(
         twin = next((known for known, other in columns.items() if abs(column @ other) == len(column)), None)
         constant = abs(column.sum()) == len(column)
         if twin is not None:
-            aliases[twin] = (*aliases[twin], name)
+            opposite = columns[twin] @ column < 0
+            aliases[twin] = (*aliases[twin], f"-{name}" if opposite else name)
         elif interactions and not constant:
             columns[name], aliases[name] = column, ()
     return list(columns), list(columns.values()), aliases

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Series:
 
     contrast: Contrast
     metric: Metric
-    after: Floats
+    after: tuple[float, ...]
     """One value a block, in the metric's unit."""
     baselines: tuple[tuple[float, ...], ...]
     positive: bool
@@ -45,25 +46,22 @@ class Series:
     def blocks(self) -> int:
         return len(self.after)
 
-    @property
-    def before(self) -> Floats:
-        """The baseline's value in each block: geometric mean over its replicates, arithmetic where a ratio makes no sense."""
+    @cached_property
+    def before(self) -> tuple[float, ...]:
+        """The baseline in each block: geometric mean over its replicates, arithmetic where a ratio makes no sense."""
         if self.positive:
-            return np.array([math.exp(_mean_log(values)) for values in self.baselines])
-        return np.array([sum(values) / len(values) for values in self.baselines])
+            return tuple(math.exp(pair.baselines.mean_log(self.metric.id)) for pair in self.contrast.pairs)
+        return tuple(math.fsum(values) / len(values) for values in self.baselines)
 
-    @property
+    @cached_property
     def differences(self) -> Floats:
         """log(after) - log(before) by block."""
-        return np.log(self.after) - np.array([_mean_log(values) for values in self.baselines])
+        rows = zip(self.after, self.contrast.pairs, strict=True)
+        return np.array([math.log(after) - pair.baselines.mean_log(self.metric.id) for after, pair in rows])
 
-    @property
+    @cached_property
     def order(self) -> Floats:
         return np.array([pair.order for pair in self.contrast.pairs], dtype=np.float64)
-
-
-def _mean_log(values: Sequence[float]) -> float:
-    return math.fsum(float(np.log(value)) for value in values) / len(values)
 
 
 def judge(
@@ -145,9 +143,10 @@ def _one_family(experiment: Experiment, family: Sequence[Contrast], last_look: b
     share, _ = shares(list(stage.values()), analysis.alpha, len(family))
     adjusted = holm(list(stage.values()), len(family))
     found = {}
+    rows = {key: row for row, key in enumerate(measured)}
     for contrast in family:
         if id(contrast) in measured:
-            row = list(measured).index(id(contrast))
+            row = rows[id(contrast)]
             found[id(contrast)] = _verdict(
                 experiment, measured[id(contrast)], levels, float(share[row]), float(adjusted[row]), last_look
             )
@@ -188,6 +187,7 @@ def _verdict(
         final=out_of_blocks or (code != UNDECIDED and precise),
         beyond_rope=code not in (UNDECIDED, EQUIVALENT) and abs(center) - half > rope,
         adjusted_p=None if math.isnan(adjusted_p) else min(1.0, adjusted_p),
+        points=tuple(_point(*row) for row in zip(series.contrast.pairs, series.before, series.after, series.baselines, strict=True)),
         minimal_detectable_effect=float(minimal_detectable_effect(measured.estimate, look.alpha * share)) if enough else None,
     )
     if code != UNDECIDED:
@@ -277,7 +277,7 @@ def _tested(series: Series) -> bool:
 def _is_exact(series: Series) -> bool:
     """Whether a metric that has no noise of its own came out the same in all replicates."""
     before = {value for values in series.baselines for value in values}
-    return series.metric.exact and series.blocks >= 2 and len(before) == 1 and len(set(series.after.tolist())) == 1
+    return series.metric.exact and series.blocks >= 2 and len(before) == 1 and len(set(series.after)) == 1
 
 
 def _exploratory(experiment: Experiment, series: Series, of: Estimate | None, q: float) -> Comparison:
@@ -303,14 +303,15 @@ def _exploratory(experiment: Experiment, series: Series, of: Estimate | None, q:
 
 def series_of(contrast: Contrast, metric: Metric) -> Series | None:
     """The metric in every block of the contrast; None where any block lacks it."""
-    values = [pair.values(metric.id) for pair in contrast.pairs]
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
-        return None
-    after = np.array([value[0] for value in known])
-    baselines = tuple(value[1] for value in known)
-    positive = bool((after > 0).all()) and all(value > 0 for group in baselines for value in group)
-    return Series(contrast, metric, after, baselines, positive)
+    after, baselines = [], []
+    for pair in contrast.pairs:
+        value, others = pair.treated.value(metric.id, pair.start), pair.baselines.values(metric.id)
+        if value is None or others is None:
+            return None
+        after.append(value)
+        baselines.append(others)
+    positive = all(value > 0 for value in after) and all(value > 0 for values in baselines for value in values)
+    return Series(contrast, metric, tuple(after), tuple(baselines), positive) if after else None
 
 
 def _empty(experiment: Experiment, contrast: Contrast, metric: Metric) -> Comparison:
@@ -345,12 +346,10 @@ def _numbers(
     experiment: Experiment, series: Series, of: Estimate | None, half: float | None, alpha: float
 ) -> Comparison:
     """The comparison's numbers, the verdict still open. `half` is the deciding interval's half-width, on the log scale."""
-    before = series.before
     empty = replace(
         _empty(experiment, series.contrast, series.metric),
-        before=_typical(before, series.positive),
+        before=_typical(series.before, series.positive),
         after=_typical(series.after, series.positive),
-        points=tuple(_point(*row) for row in zip(series.contrast.pairs, before, series.after, series.baselines, strict=True)),
     )
     if of is None:
         return empty
@@ -372,18 +371,18 @@ def _exp(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 
 
-def _typical(values: Floats, positive: bool) -> float:
+def _typical(values: Sequence[float], positive: bool) -> float:
     """Geometric mean over blocks, so that before / after is the speedup; arithmetic where a ratio makes no sense."""
-    return math.exp(math.fsum(np.log(values)) / len(values)) if positive else math.fsum(values) / len(values)
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if positive else math.fsum(values) / len(values)
 
 
 def _point(pair: Pair, before: float, after: float, baselines: tuple[float, ...]) -> BlockPoint:
-    ids = (pair.treated.record.trial_id, *(process.record.trial_id for process in pair.baselines))
+    ids = (pair.treated.record.trial_id, *(process.record.trial_id for process in pair.baselines.processes))
     return BlockPoint(
         block_index=pair.block_index,
         session_id=pair.session_id,
-        before=float(before),
-        after=float(after),
+        before=before,
+        after=after,
         order=pair.order,
         baselines=baselines,
         trial_ids=ids,

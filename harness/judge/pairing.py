@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from harness.judge.processes import Process, common_start, processes
 from harness.judge.types import Word
@@ -34,23 +36,41 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
+class Baselines:
+    """The baseline's replicates in one block, each with its cut; shared by the contrasts that cut them alike."""
+
+    processes: tuple[Process, ...]
+    starts: tuple[int, ...]
+    _values: dict[str, tuple[float, ...] | None] = field(default_factory=dict, repr=False)
+    _mean_logs: dict[str, float] = field(default_factory=dict, repr=False)
+
+    def values(self, metric: str) -> tuple[float, ...] | None:
+        """The metric of each replicate; None where any of them has no value."""
+        if metric not in self._values:
+            found = [process.value(metric, start) for process, start in zip(self.processes, self.starts, strict=True)]
+            known = tuple(value for value in found if value is not None)
+            self._values[metric] = known if len(known) == len(found) else None
+        return self._values[metric]
+
+    def mean_log(self, metric: str) -> float:
+        """Mean log over the replicates, all of which must be positive."""
+        if metric not in self._mean_logs:
+            values = self.values(metric)
+            assert values is not None
+            self._mean_logs[metric] = math.fsum(math.log(value) for value in values) / len(values)
+        return self._mean_logs[metric]
+
+
+@dataclass(frozen=True, eq=False)
 class Pair:
     """One complete block of one contrast."""
 
     session_id: str
     block_index: int
     treated: Process
-    baselines: tuple[Process, ...]
-    starts: tuple[int, ...]
-    """Where each is cut: the treated process first."""
+    start: int
+    baselines: Baselines
     order: int
-
-    def values(self, metric: str) -> tuple[float, tuple[float, ...]] | None:
-        """(after, baselines) in the metric's unit; None where any of them has no value."""
-        after = self.treated.value(metric, self.starts[0])
-        before = [process.value(metric, start) for process, start in zip(self.baselines, self.starts[1:], strict=True)]
-        known = tuple(value for value in before if value is not None)
-        return None if after is None or len(known) < len(before) else (after, known)
 
 
 @dataclass(frozen=True)
@@ -81,12 +101,23 @@ class Block:
     session_id: str
     index: int
     trials: dict[int, TrialRecord] = field(default_factory=dict)
+    _cuts: dict[tuple[int, ...], Baselines] = field(default_factory=dict)
 
-    def of(self, arm: str, is_baseline: bool) -> list[TrialRecord]:
-        return [trial for trial in self.trials.values() if trial.is_baseline == is_baseline and trial.arm == arm]
+    @cached_property
+    def by_arm(self) -> dict[tuple[str, bool], list[TrialRecord]]:
+        """Trials by (arm, is baseline)."""
+        found: dict[tuple[str, bool], list[TrialRecord]] = {}
+        for trial in self.trials.values():
+            found.setdefault((trial.arm, trial.is_baseline), []).append(trial)
+        return found
 
-    def all_of(self, outcome: Outcome) -> list[TrialRecord]:
-        return [trial for trial in self.trials.values() if trial.outcome is outcome]
+    def baselines(self, processes: tuple[Process, ...], starts: tuple[int, ...]) -> Baselines:
+        """The block's baselines, cut at these starts; the same object for the same cut."""
+        return self._cuts.setdefault(starts, Baselines(processes, starts))
+
+    @cached_property
+    def outcomes(self) -> frozenset[Outcome]:
+        return frozenset(trial.outcome for trial in self.trials.values())
 
 
 # ------------------------------------------------------------------------------------------------ places
@@ -117,7 +148,7 @@ def records_by_place(places: Iterable[Place], records: Iterable[TrialRecord]) ->
     for record in records:
         if record.workload in axes:
             params = json.loads(record.params_json) if axes[record.workload] else {}
-            point = tuple((key, params.get(key)) for key in axes[record.workload])
+            point = tuple((key, params[key]) for key in axes[record.workload] if key in params)
             groups.get(Place(record.hardware_id, record.workload, point), []).append(record)
     return groups
 
@@ -159,9 +190,12 @@ def contrasts(
     found = []
     for place, here in groups.items():
         blocks = blocks_of(here)
+        by_arm: dict[tuple[str, bool], list[TrialRecord]] = {}
+        for record in here:
+            by_arm.setdefault((record.arm, record.is_baseline), []).append(record)
         for arm in experiment.arms:
             if arm != experiment.baseline:
-                found.append(_contrast(experiment, place, arm, here, blocks, ready))
+                found.append(_contrast(experiment, place, arm, by_arm, blocks, ready))
     return found
 
 
@@ -169,18 +203,18 @@ def _contrast(
     experiment: Experiment,
     place: Place,
     arm: str,
-    records: Sequence[TrialRecord],
+    records: Mapping[tuple[str, bool], Sequence[TrialRecord]],
     blocks: Sequence[Block],
     ready: Mapping[str, Process],
 ) -> Contrast:
-    own = [record for record in records if record.arm == arm and not record.is_baseline]
+    own = records.get((arm, False), ())
     withheld = next((record for record in own if record.outcome in WITHHELD), None)
     pairs, unsteady, disturbed = [], 0, 0
     for block in blocks:
-        treated, baselines = block.of(arm, False), block.of(experiment.baseline, True)
-        if not treated or not baselines or block.all_of(Outcome.CANCELLED):
+        treated, baselines = block.by_arm.get((arm, False)), block.by_arm.get((experiment.baseline, True))
+        if not treated or not baselines or Outcome.CANCELLED in block.outcomes:
             continue
-        if block.all_of(Outcome.DISTURBED):
+        if Outcome.DISTURBED in block.outcomes:
             disturbed += 1
             continue
         together = [treated[0], *baselines]
@@ -201,29 +235,31 @@ def _contrast(
         cause = "disturbed" if disturbed >= unsteady else "not steady"
         obstacle = Obstacle(Word.INVALID, f"{dropped} of {dropped + len(pairs)} blocks were {cause}", True)
     elif not pairs:
-        obstacle = _nothing_measured(own, [record for record in records if record.is_baseline], notes)
+        obstacle = _nothing_measured(own, records.get((experiment.baseline, True), ()), notes)
     return Contrast(place, arm, tuple(pairs), dropped, obstacle, notes)
 
 
 def _pair(block: Block, members: Sequence[Process]) -> Pair:
-    treated, baselines = members[0], members[1:]
+    treated, baselines = members[0], tuple(members[1:])
+    start, *starts = common_start(members)
     middle = sum(process.record.position or 0 for process in baselines) / len(baselines)
     position = treated.record.position or 0
     order = (position > middle) - (position < middle)
-    return Pair(block.session_id, block.index, treated, tuple(baselines), common_start(members), order)
+    return Pair(block.session_id, block.index, treated, start, block.baselines(baselines, tuple(starts)), order)
 
 
 def _comparable(pairs: list[Pair]) -> tuple[list[Pair], tuple[str, ...]]:
     """Only blocks whose identities are known and agree, and of several versions of the code the one measured last."""
 
     def identity(pair: Pair) -> tuple[str, ...]:
-        return (pair.treated.record.base_env_id, pair.treated.record.code_id, pair.baselines[0].record.code_id)
+        return (pair.treated.record.base_env_id, pair.treated.record.code_id, pair.baselines.processes[0].record.code_id)
 
     def agrees(pair: Pair) -> bool:
-        first = pair.treated.record
+        first, others = pair.treated.record, [process.record for process in pair.baselines.processes]
         facts = (first.base_env_id, first.hardware_id, first.machine_id)
-        same = all((b.record.base_env_id, b.record.hardware_id, b.record.machine_id) == facts for b in pair.baselines)
-        return same and all(identity(pair)) and first.hardware_id != "" and len({b.record.code_id for b in pair.baselines}) == 1
+        same = all((other.base_env_id, other.hardware_id, other.machine_id) == facts for other in others)
+        one_code = all(other.code_id == others[0].code_id for other in others)
+        return same and one_code and all(identity(pair)) and first.hardware_id != ""
 
     alike = [pair for pair in pairs if agrees(pair)]
     notes = []
