@@ -56,18 +56,22 @@ def _small(root: Path) -> list[str]:
 
     So a trial is rewritten a number of times that grows with the logarithm of the store.
     """
-    single = [stem for stem in stems(root / "trials") if not stem.startswith(COMPACT)]
-    bytes_so_far = sum(_size(root, stem) for stem in single)
-    chosen = single
-    for stem in sorted(stems(root / "trials", COMPACT), key=lambda stem: _size(root, stem)):
-        if _size(root, stem) <= bytes_so_far:
-            chosen = [*chosen, stem]
-            bytes_so_far += _size(root, stem)
-    return chosen if single else []
+    chosen = [stem for stem in stems(root / "trials") if not stem.startswith(COMPACT)]
+    rows = len(chosen)
+    compacted = {stem: _row_count(root, stem) for stem in stems(root / "trials", COMPACT)}
+    for stem in sorted(compacted, key=lambda stem: compacted[stem]):
+        if 0 < compacted[stem] <= rows:
+            chosen.append(stem)
+            rows += compacted[stem]
+    return chosen
 
 
-def _size(root: Path, stem: str) -> int:
-    return (root / "trials" / f"{stem}.parquet").stat().st_size
+def _row_count(root: Path, stem: str) -> int:
+    """How many trials a file holds, 0 where it is damaged."""
+    try:
+        return len(read_rows(root, stem))
+    except parquet.Damaged:
+        return 0
 
 
 def _readable(root: Path, chosen: Iterable[str]) -> list[Bundle]:

@@ -48,6 +48,11 @@ def failpoint(name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def forget_passed() -> None:
+    """Begin to count failpoints anew, in a process forked from a test."""
+    _passed.clear()
+
+
 def is_temporary(path: Path) -> bool:
     """Whether a file is a leftover of a write that never ended: readers ignore it."""
     return path.name.startswith(".")
