@@ -13,6 +13,7 @@ from harness.commands.exit_codes import Exit
 from harness.config import parse_experiment
 from harness.judge import judge
 from harness.judge.types import Comparison, Judgement
+from harness.select import latest_work
 from harness.spec import UsageError
 from harness.store import Store
 
@@ -51,8 +52,8 @@ def stored_spec(text: str, store: Store) -> str:
 
 
 def judge_stored(spec_id: str, store: Store) -> Judgement:
-    """Judge everything that is stored of one experiment."""
-    trials = store.trials(spec_id)
+    """Judge what is stored of one experiment, without what later code or environments superseded."""
+    trials = latest_work(store.trials(spec_id))
     windows = store.windows([record.trial_id for record in trials if record.steps_rows])
     return judge(parse_experiment(store.specs()[spec_id], spec_id), spec_id, trials, windows, last_look=True)
 

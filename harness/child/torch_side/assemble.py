@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import itertools
 import os
 import random
@@ -25,9 +26,13 @@ RESIDENT_BATCHES = 4
 
 
 def import_workload(workload: Workload) -> None:
-    """Import the libraries that the workload names, so that their cost counts as import and not as build."""
+    """Import the libraries that the workload names, so that their cost counts as import and not as build.
+
+    A distribution whose module has another name (pillow) is left to whatever imports it.
+    """
     for package in workload.packages:
-        importlib.import_module(package)
+        if importlib.util.find_spec(package):
+            importlib.import_module(package)
 
 
 @dataclass
