@@ -1,0 +1,81 @@
+"""The README's promises: its examples run, its words and exit codes are those of the code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.commands.exit_codes import Exit
+from harness.judge.types import Word
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The examples' files, as a reader would copy them."""
+    folder = tmp_path_factory.mktemp("copied") / "my_plugins"
+    folder.mkdir()
+    for name, text in re.findall(r"```python\n# my_plugins/(\w+\.py)\n(.*?)```", README, re.DOTALL):
+        (folder / name).write_text(text)
+    return folder
+
+
+OWN_LOCKS = """
+import pathlib, harness.device_lock as device_lock
+device_lock.runtime_folder = pathlib.Path.cwd
+from harness.commands.cli import main
+main()
+"""
+"""The command with its device locks in the current folder, so that a measurement going on elsewhere does not matter."""
+
+
+def harness(*arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", OWN_LOCKS, *map(str, arguments)],
+        cwd=folder, env=dict(os.environ), capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+
+
+ARGUMENTS = ("--plugins", "my_plugins", "--treatments", "zero_in_place", "--preset", "tiny", "--device", "cpu")
+
+
+def test_the_example_plug_ins_are_listed_and_planned(plugins: Path) -> None:
+    for kind, name in (("workloads", "small_mlp"), ("treatments", "zero_in_place")):
+        listed = harness("list", kind, "--plugins", "my_plugins", "--json", folder=plugins.parent)
+        assert name in {row["name"] for row in json.loads(listed.stdout)}, listed.stderr
+    planned = harness("plan", "-w", "small_mlp", *ARGUMENTS, "--json", folder=plugins.parent)
+    assert planned.returncode == 0, planned.stderr
+    assert sorted(trial["arm"] for trial in json.loads(planned.stdout)["trials"]) == ["", "zero_in_place"]
+
+
+@pytest.mark.full
+def test_the_example_command_ends_in_a_verdict_and_a_report(plugins: Path) -> None:
+    """Ten processes. The proof of the example is accepted with the treatment and refused without it."""
+    done = harness(
+        "bench", "small_mlp", *ARGUMENTS, "--max-blocks", "4", "--max-foreign-load", "99", folder=plugins.parent
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "zero_in_place" in done.stdout
+    assert list((plugins.parent / "reports").glob("*.html"))
+    judged = harness("judge", "latest", "--json", folder=plugins.parent)
+    (verdict,) = [row for row in json.loads(judged.stdout)["verdicts"] if row["metric"] == "step_time"]
+    assert verdict["blocks"] == 4
+    assert verdict["verdict"] in {Word.FASTER, Word.SLOWER, Word.EQUIVALENT, Word.INCONCLUSIVE}
+
+
+def test_every_verdict_word_is_explained() -> None:
+    section = README.partition("## What the verdicts mean")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`([a-z ]+)`", section)) >= {str(word) for word in Word}
+
+
+def test_every_exit_code_is_explained() -> None:
+    section = README.partition("## Exit codes")[2].partition("\n## ")[0]
+    codes = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", section, re.MULTILINE) for code in row.split(",")}
+    assert codes == {int(code) for code in Exit}
