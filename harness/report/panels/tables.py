@@ -1,0 +1,43 @@
+"""Tables that the judge hands over as they are: where the variance lies, and the effects of a factorial design."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harness.report.data import DETAILED, ReportData
+from harness.report.format import arm_name, significant, words
+from harness.report.view import Cell, Column, Group, Panel, Table
+
+
+def factors(data: ReportData) -> Panel | None:
+    """Effects and interactions, where the design is a factorial."""
+    if not data.judgement.factors:
+        return None
+    caption = "Effects and interactions with their intervals, aliases and shares of variance"
+    return Panel("factors", "Effects and interactions", "plain.html", (_table(caption, data.judgement.factors),))
+
+
+def variance(data: ReportData) -> Panel | None:
+    """Where the variance lies, and what the next run should do about it."""
+    if not data.judgement.variance:
+        return None
+    rest = len(data.judgement.variance) - DETAILED
+    more = f"; the first {DETAILED} rows, {rest} more are computed by the judge" if rest > 0 else ""
+    caption = f"Variance within and between processes, by place and arm{more}"
+    shown = data.judgement.variance[:DETAILED]
+    return Panel("variance", "Where the variance lies", "plain.html", (_table(caption, shown),))
+
+
+def _table(caption: str, entries: Sequence[Mapping[str, float | str]]) -> Table:
+    names = list(dict.fromkeys(name for entry in entries for name in entry))
+    numeric = {name for name in names if any(isinstance(entry.get(name), int | float) for entry in entries)}
+    rows = tuple(tuple(Cell(_text(name, entry.get(name, ""))) for name in names) for entry in entries)
+    return Table(caption, tuple(Column(words(name), name in numeric) for name in names), (Group(rows),))
+
+
+def _text(name: str, value: float | str | None) -> str:
+    if name == "arm" and isinstance(value, str):
+        return arm_name(value)
+    if value is None or isinstance(value, bool | str):
+        return "not known" if value is None else str(value)
+    return str(value) if isinstance(value, int) else significant(value)
