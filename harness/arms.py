@@ -1,4 +1,4 @@
-"""The arm grammar: `treatment{+treatment}`, treatment = `name` or `name(k=v, ...)`; the same on the command line and in TOML.
+"""The arm grammar: `treatment{+treatment}`, treatment = `name` or `name(k=v, ...)`, on the command line and in TOML.
 
 Values are TOML literals or bare words. Machine-dependent values (`workers = min(cores - 1, 8)`) are resolved against a
 machine before anything is hashed.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import json
 import operator
 import re
 import tomllib
@@ -67,8 +68,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def _split(text: str, separators: str) -> list[str]:
     parts, depth, quote, start = [], 0, "", 0
+    escaped = False
     for index, char in enumerate(text):
-        if quote:
+        if escaped:
+            escaped = False
+        elif quote == '"' and char == "\\":
+            escaped = True
+        elif quote:
             quote = "" if char == quote else quote
         elif char in "\"'":
             quote = char
@@ -139,8 +145,7 @@ def _format_value(value: Scalar) -> str:
     bare = re.fullmatch(r"[A-Za-z_/.][A-Za-z0-9_/.:@-]*", value) and isinstance(_parse_value(value, value), str)
     if bare and _parse_value(value, value) == value:
         return value
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # a JSON text that TOML takes as well
 
 
 # ------------------------------------------------------------------------------------------------ resolving
@@ -194,11 +199,15 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max}
 
 
 def evaluate(value: Scalar, scope: Mapping[str, int]) -> Scalar:
-    """Evaluate an expression over the machine: integers, `cores`, `gpus`, + - * //, min and max. Others come back as they are."""
+    """Evaluate an expression over the machine: numbers, `cores`, `gpus`, + - * //, min and max.
+
+    A value that is no text comes back as it is.
+    """
     if not isinstance(value, str):
         return value
     try:
-        return _evaluate(ast.parse(value, mode="eval").body, scope)
+        result: Scalar = _evaluate(ast.parse(value, mode="eval").body, scope)
+        return result
     except (SyntaxError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
         known = ", ".join(scope)
         raise UsageError(f"'{value}' is no number and no expression over {known} with + - * // min max") from error

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from harness.arms import nearest
-from harness.spec import Experiment, UsageError
+from harness.spec import Analysis, Experiment, Measure, UsageError
 
 _CHECKOUT = Path(__file__).parents[1]
 
@@ -47,15 +48,15 @@ def parse_experiment(text: str, where: str, default_name: str = "") -> Experimen
     return experiment if experiment.name else dataclasses.replace(experiment, name=default_name)
 
 
+_TABLES: dict[str, type] = {"measure": Measure, "analysis": Analysis}
+
+
 def _refuse_unknown_keys(values: dict[str, object], where: str) -> None:
     """A misspelt key would silently be a default: name it, with the nearest right one."""
-    tables: list[tuple[str, type, object]] = [("", Experiment, values)]
-    for field in msgspec.inspect.type_info(Experiment).fields:  # type: ignore[union-attr]
-        inner = getattr(field.type, "cls", None)
-        if inner is not None and field.name in values:
-            tables.append((f"[{field.name}] ", inner, values[field.name]))
+    tables: list[tuple[str, Any, object]] = [("", Experiment, values)]
+    tables += [(f"[{name}] ", kind, values[name]) for name, kind in _TABLES.items() if name in values]
     for prefix, kind, table in tables:
-        known = [field.name for field in msgspec.inspect.type_info(kind).fields]  # type: ignore[union-attr]
+        known = [field.name for field in dataclasses.fields(kind)]
         for key in table if isinstance(table, dict) else ():
             if key not in known:
                 raise UsageError(

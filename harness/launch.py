@@ -1,4 +1,4 @@
-"""One trial becomes one child process (or one torchrun) becomes one record. The hardware is faked at this seam: Executor."""
+"""One trial becomes one child process (or one torchrun) becomes one record; tests fake it at `Executor`."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class LocalExecutor:
         )
 
 
-# ------------------------------------------------------------------------------------------------ command and environment
+# ------------------------------------------------------------------------------------------------ what is started
 
 
 def command(trial: Trial, change: ProcessChange, trial_file: Path) -> list[str]:
@@ -142,13 +142,14 @@ def command(trial: Trial, change: ProcessChange, trial_file: Path) -> list[str]:
     if trial.rank_count == 1:
         return [*change.prefix, python, *child]
     return [
-        *change.prefix, python, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(trial.rank_count),
-        "--master-addr", "127.0.0.1", "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", *child,
+        *change.prefix, python, "-m", "torch.distributed.run", "--nnodes", "1",
+        "--nproc-per-node", str(trial.rank_count), "--master-addr", "127.0.0.1", "--master-port", "0",
+        "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", *child,
     ]  # fmt: skip
 
 
 def child_environment(trial: Trial, change: ProcessChange, parent: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a child: an allow-list, fixed settings, the arm's own. Independent of anything else set."""
+    """The whole environment of a child: an allow-list, fixed settings, the arm's own; nothing else gets in."""
     env = {name: parent[name] for name in PASSED_ON if name in parent}
     env |= {
         "PYTHONHASHSEED": "0",

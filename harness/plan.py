@@ -1,4 +1,4 @@
-"""From an experiment and a machine to ordered trials, and skips with their reasons. Pure: measures and writes nothing."""
+"""From an experiment and a machine to ordered trials, and skips with their reasons. Measures and writes nothing."""
 
 from __future__ import annotations
 
@@ -129,6 +129,7 @@ def resolve_device(device: str, machine: Machine) -> str:
 
 
 def default_preset(device: str) -> str:
+    """What a device can train in reasonable time."""
     return "full" if device == "cuda" else "small"
 
 
@@ -190,7 +191,8 @@ def _places(experiment: Experiment, registry: Registry) -> Iterable[Place]:
         for key in experiment.axes:
             if key not in params and len(experiment.workloads) == 1:
                 raise UsageError(
-                    f"axis '{key}': workload '{name}' has no such parameter{nearest(key, params)} it has {', '.join(params)}"
+                    f"axis '{key}': workload '{name}' has no such parameter{nearest(key, params)} "
+                    f"it has {', '.join(params)}"
                 )
         for values in itertools.product(*axes.values()):
             point = dict(zip(axes, values, strict=True))
@@ -317,7 +319,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def baseline_count(treated: int) -> int:
-    """Baseline runs in a block of `treated` arms: ceil(sqrt(k)), the best split for comparing k arms with one control."""
+    """Baseline runs in a block of k treated arms: ceil(sqrt(k)), the best split for k comparisons with one control."""
     return math.ceil(math.sqrt(treated))
 
 

@@ -1,7 +1,7 @@
 """What happened: outcomes, trial records, windows and measurements, as plain values, to and from JSON.
 
 `TrialRecord` is one row of `results/trials`, `Window` one row of `results/steps`, `Sample` one row of
-`results/telemetry`; `store` derives its Parquet schemas from these classes, so a column is declared here and nowhere else.
+`results/telemetry`; `store` derives its Parquet schemas from these classes: a column is declared here, nowhere else.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 
 class Outcome(enum.StrEnum):
+    """How a trial ended."""
+
     OK = "ok"
     OOM_DEVICE = "oom_device"
     OOM_HOST = "oom_host"

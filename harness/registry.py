@@ -1,4 +1,4 @@
-"""Finds the one-file plug-ins: the shipped folders, the user's (--plugins DIR, --workload FILE) and installed entry points.
+"""Finds the one-file plug-ins: the shipped ones, the user's (--plugins, --workload-file) and installed entry points.
 
 A plug-in is a module with one constant, TREATMENT or WORKLOAD, whose name is the file's stem. Importing one never
 imports torch. Every plug-in has a module name that any process can import: `harness.treatments.x`,
@@ -79,7 +79,7 @@ def load_plugin(source: Source, constant: str) -> Treatment | Workload:
 
 
 def add_plugin_folder(folder: Path) -> None:
-    """Make a folder's files importable as `harness.plugins.<stem>`, here and (the launcher sees to it) in every child."""
+    """Make a folder's files importable as `harness.plugins.<stem>`, here and (by the launcher) in every child."""
     if str(folder) not in harness.plugins.__path__:
         harness.plugins.__path__.append(str(folder))
 

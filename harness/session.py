@@ -378,7 +378,7 @@ class Session:
         return identity.code_id(identity.code_parts(sources))
 
     def _check_code(self) -> None:
-        """A source edited while its arms are measured would make the rest of the run something else under the same id."""
+        """A source edited while its arms are measured would make the rest something else under the same id."""
         for key, known in self.code_ids.items():
             if self._read_code(*key) != known:
                 raise UsageError(

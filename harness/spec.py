@@ -111,10 +111,13 @@ class Kernel:
 
 
 class Trace(Protocol):
-    """One step profiled with shapes after the timed part; what proofs read. Implemented by `child.torch_side.witness`."""
+    """One step profiled with shapes after the timed part; what proofs read. `child.torch_side.witness` makes it."""
 
-    ops: Sequence[Op]
-    kernels: Sequence[Kernel]
+    @property
+    def ops(self) -> Sequence[Op]: ...
+
+    @property
+    def kernels(self) -> Sequence[Kernel]: ...
 
     def named(self, *patterns: str) -> list[Op]:
         """The operators whose name contains one of the patterns."""
@@ -144,7 +147,7 @@ class Bench(Protocol):
     dataset: Any
     forward: Callable[[Any], Any]
     """batch -> loss (train) or output (infer), untreated until the forward stage has run."""
-    step_times_ns: Sequence[int]
+    step_times_ns: list[int]
     """Host times of the warm-up steps after the first, in order; what a calibrated treatment reads."""
     facts: dict[str, Any]
     """Where hooks leave what their proof needs."""
@@ -284,7 +287,7 @@ class Treatment:
     numerics: Callable[[frozenset[str]], Numerics] = lambda traits: "close"
     """The workload's traits -> how far results may move."""
     conflicts: Callable[[Params, Mapping[str, Params]], str | None] | None = None
-    """(own parameters, the other treatments' by name) -> a reason in words, where stages and resources do not say it."""
+    """(own parameters, the others' by name) -> a reason in words, where stages and resources do not say it."""
     before: bool = False
     """A harmful old habit, meant for a before arm."""
 
@@ -388,6 +391,8 @@ class Arm:
 
 
 class Kind(enum.StrEnum):
+    """What a trial is run for."""
+
     TIMING = "timing"
     NUMERICS = "numerics"
     PROFILE = "profile"

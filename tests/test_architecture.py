@@ -34,7 +34,9 @@ ALLOWED: dict[str, set[str]] = {
     "collect": CORE | {"launch", "telemetry"},
     "device_lock": CORE,
     "worktree": CORE,
+    "select": CORE,
     "status": CORE | {"identity"},
+    "select": CORE,
     "session": PARENT | {"launch", "telemetry", "collect", "store", "metrics", "judge"},
     "store": CORE | {"identity"},
     "child": CORE | {"registry", "steady"},
@@ -44,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "metrics": {"record"},
     "judge": CORE | {"metrics", "steady"},
     "report": CORE | {"metrics", "judge"},
-    "simulate": CORE | {"store", "identity"},
+    "simulate": CORE | {"identity", "steady", "store", "metrics", "judge"},
     "doctor": PARENT | {"nvml"},
     "diagnose": CORE | {"metrics", "judge"},
 }

@@ -130,20 +130,18 @@ def test_any_text_is_read_or_refused_as_a_usage_error(text: str) -> None:
     assert parse_arm(format_arm(arm)) == arm
 
 
-ESCAPED = pytest.mark.xfail(strict=True, reason="the splitter takes an escaped quote for the closing one")
-CONTROL = pytest.mark.xfail(strict=True, reason="control characters are printed bare, which TOML refuses")
-
-
 @pytest.mark.parametrize(
     "value",
     [
         'say "no"',
         "back\\slash\\",
         "tab\t",
-        pytest.param('"', marks=ESCAPED),
-        pytest.param('\\"', marks=ESCAPED),
-        pytest.param("two\nlines", marks=CONTROL),
-        pytest.param("bell\x07", marks=CONTROL),
+        '"',
+        '\\"',
+        "two\nlines",
+        "bell\x07",
+        "delete\x7f",
+        "€ \U0001f600",
     ],
 )
 def test_every_character_survives(value: str) -> None:

@@ -16,6 +16,7 @@ from harness.registry import Registry, load_registry
 from harness.spec import Arm, Cell, Kind, Measure, ProcessChange, Trial, Use
 
 PLUGINS = Path(__file__).parent / "plugins"
+PLAIN = Arm()
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def plugged() -> Registry:
     return load_registry([PLUGINS])
 
 
-def trial(plugged: Registry, folder: Path, fault: str = "none", arm: Arm = Arm(), rank_count: int = 1) -> Trial:
+def trial(plugged: Registry, folder: Path, fault: str = "none", arm: Arm = PLAIN, rank_count: int = 1) -> Trial:
     cell = Cell(
         workload="faulty",
         params={"fault": fault},

@@ -22,6 +22,7 @@ from harness.spec import NoEffect, NotApplicable, Treatment, Trial, UsageError, 
 
 
 def main(path: str) -> int:
+    """Run the trial of one file; the outcome is in the record, the exit code only says that one was written."""
     host.die_with_parent()
     startup = Startup(started=host.started_ns())
     trial = read_trial(Path(path))

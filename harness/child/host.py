@@ -30,24 +30,18 @@ def started_ns() -> int:
     return since_boot + time.monotonic_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def reset_peak_rss() -> None:
-    """Start a new peak of resident memory; where the kernel refuses, the peak is later reported as unknown."""
-    global _peak_is_reset
+def reset_peak_rss() -> bool:
+    """Start a new peak of resident memory; False where the kernel refuses, and the peak stays unknown."""
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
-        _peak_is_reset = True
     except OSError:
-        _peak_is_reset = False
-
-
-_peak_is_reset = False
+        return False
+    return True
 
 
 def peak_rss_bytes() -> int | None:
-    """Peak resident memory since `reset_peak_rss`; null where it could not be reset."""
-    if not _peak_is_reset:
-        return None
+    """Peak resident memory since `reset_peak_rss`."""
     with open("/proc/self/status", encoding="utf-8") as status:
         for line in status:
             if line.startswith("VmHWM:"):

@@ -112,7 +112,7 @@ def _warm_up(trial: Trial, rig: Rig) -> None:
     """Steps until nothing compiles any more, then put the state back to the start."""
     wanted = trial.cell.measure.warmup_steps if trial.cell.kind is not Kind.PREPARE else PREPARE_STEPS
     quiet, compiled = 0, rig.compile_count()
-    times: list[int] = rig.bench.step_times_ns  # type: ignore[assignment]
+    times = rig.bench.step_times_ns
     while quiet < wanted and len(times) < 10 * wanted:
         times.append(run_window(rig.step, 1, rig.synchronise)[1])
         now = rig.compile_count()
@@ -132,7 +132,7 @@ def _steps_per_window(trial: Trial, rig: Rig) -> int:
 def _timed_part(trial: Trial, rig: Rig, record: ChildRecord) -> ChildRecord:
     step_count = _steps_per_window(trial, rig)
     performed = rig.counters.steps_performed
-    host.reset_peak_rss()
+    peak_is_reset = host.reset_peak_rss()
     rig.reset_peaks()
     busy = host.tree_cpu_ns()
     gc.collect()
@@ -143,7 +143,7 @@ def _timed_part(trial: Trial, rig: Rig, record: ChildRecord) -> ChildRecord:
     finally:
         gc.enable()
     ended = time.monotonic_ns()
-    peaks = rig.peaks()
+    peaks: dict[str, Any] = dict(rig.peaks())
     return replace(
         record,
         outcome=Outcome.NOT_STEADY if reason else Outcome.OK,
@@ -152,7 +152,7 @@ def _timed_part(trial: Trial, rig: Rig, record: ChildRecord) -> ChildRecord:
         started_monotonic_ns=started,
         ended_monotonic_ns=ended,
         cpu_busy_ns=host.tree_cpu_ns() - busy,
-        peak_host_bytes=host.peak_rss_bytes(),
+        peak_host_bytes=host.peak_rss_bytes() if peak_is_reset else None,
         steps_asked=step_count * len(windows),
         steps_performed=rig.counters.steps_performed - performed,
         **peaks,

@@ -35,7 +35,7 @@ class Rig:
     waits_for_data: bool = False
     synchronise: Callable[[], None] = nothing
     restore: Callable[[], None] = nothing
-    """Put parameters, buffers, optimizer state, random state and data position back to where they were before warm-up."""
+    """Put parameters, buffers, optimizer and random state and the data position back to before warm-up."""
     loss: Callable[[], float | None] = lambda: None
     """Loss of the latest step; waits for the device."""
     mark_device: Callable[[], Callable[[], int | None]] = lambda: lambda: None

@@ -90,6 +90,7 @@ def changed(experiment: Experiment, given: Mapping[str, Any]) -> Experiment:
 
 
 def registry(plugins: Sequence[Path] = (), workload_file: Sequence[Path] = ()) -> Registry:
+    """The plug-ins that the command line makes known, and all shipped ones."""
     return load_registry(plugins, workload_file)
 
 
@@ -138,6 +139,7 @@ def find_stored(text: str, store: Store) -> str | None:
 
 
 def describe_machine() -> Machine:
+    """This machine; imported late, since not every verb looks at it."""
     from harness.machine import describe
 
     return describe()

@@ -6,6 +6,8 @@ import enum
 
 
 class Exit(enum.IntEnum):
+    """The exit codes."""
+
     FINE = 0
     """All fine, skips included."""
     TRIAL_FAILED = 1

@@ -18,8 +18,8 @@ from harness.spec import UsageError
 from harness.store import Store
 
 PRINTED = (
-    "workload", "mode", "preset", "axes", "arm", "baseline", "metric", "before", "after", "unit", "speedup", "ci_low", "ci_high",
-    "ci_level", "raw_ci_low", "raw_ci_high", "blocks", "verdict", "reason",
+    "workload", "mode", "preset", "axes", "arm", "baseline", "metric", "before", "after", "unit", "speedup", "ci_low",
+    "ci_high", "ci_level", "raw_ci_low", "raw_ci_high", "blocks", "verdict", "reason",
 )  # fmt: skip
 
 

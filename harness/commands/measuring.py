@@ -95,7 +95,7 @@ def measure_and_report(
 
 
 def all_facts(plan: Plan, registry: Registry, machine: Machine) -> list[Fact]:
-    """What is known of this run's surroundings: the machine, the working tree, and the code that the children import."""
+    """What is known of this run's surroundings: the machine, the working tree, and the code the children import."""
     sources = [registry.workload_source(name) for name in plan.experiment.workloads]
     sources += [registry.treatment_source(use.name) for arm in plan.arms.values() for use in arm.uses]
     tree = describe_tree(Path.cwd())

@@ -43,7 +43,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Show the trials of EXPERIMENT (or of the default arms), the skips with their reasons, and the estimated minutes."""
+    """Show the trials of EXPERIMENT (or of the default arms), the skips with reasons, and the estimated minutes."""
     plugged = registry(plugins, workload_file)
     if experiment is None:
         wanted = bench_experiment(workload, given)
@@ -101,6 +101,7 @@ def described(plan: Plan, results: Path) -> dict[str, Any]:
 
 
 def show(plan: Plan, results: Path) -> None:
+    """Print the plan for a reader."""
     value = described(plan, results)
     print_table(
         f"First block of {value['experiment']} on {value['device']}, preset {value['preset']}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import hashlib
 import socket
@@ -64,7 +65,9 @@ def write_report(store: Store, spec_id: str, reports: Path, png: bool = False) -
         reports.mkdir(parents=True, exist_ok=True)
         path.write_text(render(*parts), encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UsageError(f"cannot write the report {path}: {error.strerror}; give another folder with REPORTS=...") from error
+        raise UsageError(
+            f"cannot write the report {path}: {error.strerror}; give another folder with REPORTS=..."
+        ) from error
     if png:
         for figure in export_png(report_data(*parts), reports / path.stem):
             click.echo(f"figure: {figure}")
@@ -84,8 +87,6 @@ def result_hashes(store: Store, trials: list[TrialRecord]) -> dict[str, str]:
 def private_words() -> tuple[str, ...]:
     """Words of this machine that must never reach a report."""
     words = {socket.gethostname()}
-    try:
+    with contextlib.suppress(KeyError, OSError):  # some containers know no such user
         words.add(getpass.getuser())
-    except (KeyError, OSError):  # no such user, in some containers
-        pass
     return tuple(sorted(words - {"root", "localhost", ""}))

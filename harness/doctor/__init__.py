@@ -19,6 +19,8 @@ class Finding:
 
 
 class Check(Protocol):
+    """One look at the machine."""
+
     def __call__(self, machine: Machine) -> Finding: ...
 
 

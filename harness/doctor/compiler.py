@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 
 def check(machine: Machine) -> Finding:
+    """Look for a C++ compiler on the path."""
     for name in ("c++", "g++", "clang++"):
         if machine.has_command(name):
             return Finding("ok", f"{name} is installed")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 
 def check(machine: Machine) -> Finding:
+    """Name the GPUs that NVML shows."""
     if not machine.gpus:
         return Finding("ok", "no CUDA device; measuring on the CPU")
     return Finding("ok", ", ".join(f"{gpu.name} ({gpu.memory_bytes >> 30} GiB)" for gpu in machine.gpus))

@@ -17,6 +17,7 @@ BUSY_CORES = 0.1
 
 
 def check(machine: Machine) -> Finding:
+    """Watch the processor for a second."""
     before = psutil.cpu_times()
     time.sleep(LOOK_SECONDS)
     after = psutil.cpu_times()

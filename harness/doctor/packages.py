@@ -13,6 +13,7 @@ NEEDED = ("torch", "torchvision", "timm", "transformers")
 
 
 def check(machine: Machine) -> Finding:
+    """Read the installed versions, without importing anything."""
     versions = {name: machine.package_version(name) for name in NEEDED}
     missing = [name for name, version in versions.items() if version is None]
     text = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())

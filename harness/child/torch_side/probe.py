@@ -25,6 +25,7 @@ class DeviceProbe:
 
 
 def device_probe(device: torch.device) -> DeviceProbe:
+    """The probe of a device; on a CPU there is nothing to wait for and no separate memory."""
     if device.type == "cpu":
         return DeviceProbe(nothing, lambda: lambda: None, nothing, dict, lambda: None)
 
@@ -84,7 +85,7 @@ def forbid_recompiles() -> None:
 
 
 def runtime_facts(device: torch.device) -> dict[str, Any]:
-    """The flags and libraries in force, read back: what must be equal between arms unless a treatment says otherwise."""
+    """The flags and libraries in force, read back: equal between arms unless a treatment declares otherwise."""
     facts = {
         "torch.version": torch.__version__,
         "torch.git": torch.version.git_version,
@@ -98,10 +99,10 @@ def runtime_facts(device: torch.device) -> dict[str, Any]:
         "mkldnn.enabled": torch.backends.mkldnn.enabled,
         "cudnn.benchmark": torch.backends.cudnn.benchmark,
         "cudnn.deterministic": torch.backends.cudnn.deterministic,
-        "precision.global": torch.backends.fp32_precision,
+        "precision.global": torch.backends.fp32_precision,  # type: ignore[attr-defined]
         "precision.cuda.matmul": torch.backends.cuda.matmul.fp32_precision,
-        "precision.cudnn.conv": torch.backends.cudnn.conv.fp32_precision,
-        "precision.mkldnn.matmul": torch.backends.mkldnn.matmul.fp32_precision,
+        "precision.cudnn.conv": torch.backends.cudnn.conv.fp32_precision,  # type: ignore[attr-defined]
+        "precision.mkldnn.matmul": torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
         "sdpa.flash": torch.backends.cuda.flash_sdp_enabled(),
         "sdpa.efficient": torch.backends.cuda.mem_efficient_sdp_enabled(),
         "sdpa.math": torch.backends.cuda.math_sdp_enabled(),
