@@ -1,4 +1,4 @@
-"""The tests kill processes and never cut the power, so what the kernel holds is enough: no test but one waits for a disk."""
+"""These tests kill processes and never cut the power, so what the kernel holds is enough: none waits for a disk."""
 
 from __future__ import annotations
 

@@ -79,4 +79,7 @@ def content(store: Store, trial_id: str) -> tuple[object, ...]:
     """Everything that is read of one trial, comparable."""
     (record,) = [record for record in store.trials() if record.trial_id == trial_id]
     tables = [store.windows([trial_id]), store.samples([trial_id])]
-    return (record, *({name: repr(values.tolist()) for name, values in each.get(trial_id, {}).items()} for each in tables))
+    return (
+        record,
+        *({name: repr(values.tolist()) for name, values in each.get(trial_id, {}).items()} for each in tables),
+    )

@@ -25,7 +25,9 @@ def damaged(root: Path) -> list[str]:
     return [str(finding) for finding in verify(root) if not finding.harmless]
 
 
-@pytest.mark.parametrize("failpoint", [*WRITE_POINTS, "write.half:2", "write.half:3", "write.linked:2", "write.linked:3"])
+@pytest.mark.parametrize(
+    "failpoint", [*WRITE_POINTS, "write.half:2", "write.half:3", "write.linked:2", "write.linked:3"]
+)
 def test_killed_while_a_trial_is_written(tmp_path: Path, failpoint: str) -> None:
     store = Store(tmp_path)
     store.write_trial(*make_trial(0))

@@ -27,7 +27,10 @@ def test_a_trial_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read.trials() == [stored]
     assert stored.steps_rows == 3
     assert stored.telemetry_rows == 2
-    assert dataclasses.replace(stored, steps_sha256="", steps_rows=0, telemetry_sha256="", telemetry_rows=0) == make_trial(7)[0]
+    assert (
+        dataclasses.replace(stored, steps_sha256="", steps_rows=0, telemetry_sha256="", telemetry_rows=0)
+        == make_trial(7)[0]
+    )
     assert type(read.trials()[0].outcome) is Outcome
 
 
@@ -46,7 +49,9 @@ def test_windows_come_as_arrays_with_nan_where_unknown(tmp_path: Path) -> None:
 
 def test_a_skip_is_one_row_without_siblings(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    stored = store.write_trial(dataclasses.replace(make_trial(1)[0], block_index=None, outcome=Outcome.NOT_APPLICABLE), [], [])
+    stored = store.write_trial(
+        dataclasses.replace(make_trial(1)[0], block_index=None, outcome=Outcome.NOT_APPLICABLE), [], []
+    )
     assert (stored.steps_sha256, stored.steps_rows) == ("", 0)
     assert store.windows([stored.trial_id]) == {}
     assert store.problems == []
@@ -56,7 +61,9 @@ def test_a_skip_is_one_row_without_siblings(tmp_path: Path) -> None:
 def test_numbers_that_are_not_finite_are_null_and_odd_text_survives(tmp_path: Path) -> None:
     store = Store(tmp_path)
     record, windows, samples = make_trial(1)
-    record = dataclasses.replace(record, loss_after=math.nan, loss_before=math.inf, stderr_tail="caf\u00e9 \udc80 \x00 \u202e")
+    record = dataclasses.replace(
+        record, loss_after=math.nan, loss_before=math.inf, stderr_tail="caf\u00e9 \udc80 \x00 \u202e"
+    )
     store.write_trial(record, windows, samples)
     (read,) = Store(tmp_path).trials()
     assert read.loss_after is None
@@ -97,7 +104,9 @@ def test_trials_are_chosen_by_spec_and_session(tmp_path: Path) -> None:
 
 
 def test_a_file_of_an_older_minor_version_gets_defaults_for_what_it_lacks(tmp_path: Path) -> None:
-    table = to_table("trials", [make_trial(1, windows=0, samples=0)[0]]).drop_columns(["attempt", "steal_share", "stderr_tail"])
+    table = to_table("trials", [make_trial(1, windows=0, samples=0)[0]]).drop_columns(
+        ["attempt", "steal_share", "stderr_tail"]
+    )
     (tmp_path / "trials").mkdir()
     (tmp_path / "trials" / f"{trial_name(1)}.parquet").write_bytes(parquet.encode("trials", table))
     (read,) = Store(tmp_path).trials()
