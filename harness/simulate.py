@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from harness.judge.estimate import estimate, half_width, p_value
 from harness.judge.multiplicity import shares
-from harness.judge.stopping import schedule
+from harness.judge.stopping import level, schedule, sequence_p
 from harness.judge.verdict import ABOVE, BELOW, EQUIVALENT, UNDECIDED, decide, log_rope
 from harness.record import TrialRecord
 from harness.spec import Analysis, Experiment, Scalar, UsageError
@@ -263,17 +263,17 @@ def run_sequences(differences: Floats, order: Floats, analysis: Analysis, size: 
 
     `differences` and `order` have shape (experiments, comparisons, blocks); `size` is the declared size of the family.
     """
-    levels = schedule(analysis.alpha, analysis.min_blocks, analysis.max_blocks)
+    weights = schedule(analysis.min_blocks, analysis.max_blocks)
     shape = differences.shape[:2]
     family, rope = size or shape[1], log_rope(analysis.rope)
     code, stop = np.zeros(shape, dtype=np.int8), np.zeros(shape, dtype=np.int64)
     center, width, claimed_p = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
     open_ = np.ones(shape, dtype=bool)
-    for blocks in sorted(look for look in levels if look <= differences.shape[-1]):
+    for blocks in sorted(look for look in weights if look <= differences.shape[-1]):
         of = estimate(differences[..., :blocks], order[..., :blocks])
-        stage = np.where(open_, p_value(of) * analysis.alpha / levels[blocks], claimed_p)
+        stage = np.where(open_, sequence_p(p_value(of), weights[blocks]), claimed_p)
         share, claimed = shares(stage, analysis.alpha, family)
-        half = half_width(of, levels[blocks] * share)
+        half = half_width(of, level(weights[blocks], analysis.alpha * share))
         found = decide(of.center - half, of.center + half, rope)
         code, center, width = (np.where(open_, new, old) for new, old in ((found, code), (of.center, center), (half, width)))
         stop = np.where(open_, blocks, stop)
