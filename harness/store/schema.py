@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -111,8 +113,18 @@ def _clean(value: Any) -> Any:
 # ------------------------------------------------------------------------------------------------ documentation
 
 
+def fill_page(page: str) -> str:
+    """The text of docs/results.md with its tables made anew: `python -m harness.store.schema docs/results.md`."""
+    for folder in TABLES:
+        start = f"<!-- columns of {folder}: generated, do not edit -->\n"
+        before, _, rest = page.partition(start)
+        _, end, after = rest.partition("<!-- end -->")
+        page = f"{before}{start}{describe_columns(folder)}\n{end}{after}"
+    return page
+
+
 def describe_columns(folder: str) -> str:
-    """The columns of one kind of file as a Markdown table; docs/results.md holds these, and a test compares them."""
+    """The columns of one kind of file as a Markdown table."""
     schema, row_type = TABLES[folder]
     hints = COLUMN_TYPES[row_type]
     lines = ["| column | type | null | what it is |", "| --- | --- | --- | --- |"]
@@ -121,3 +133,8 @@ def describe_columns(folder: str) -> str:
         null = "unknown" if is_optional(hints[each.name]) else "never"
         lines.append(f"| {each.name} | {each.type} | {null} | {about} |")
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        Path(name).write_text(fill_page(Path(name).read_text(encoding="utf-8")), encoding="utf-8")
