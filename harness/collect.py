@@ -46,7 +46,7 @@ def collect(
         _fill_work(record, ranks)
         _fill_memory(record, ranks)
         _fill_load(record, ranks, launched.samples, ids.cores)
-        if record.outcome is Outcome.OK and record.steps_performed != record.steps_asked:
+        if record.outcome is Outcome.OK and record.steps_performed not in (None, record.steps_asked):
             record.outcome = Outcome.NOT_COMPARABLE
             record.reason = f"{record.steps_performed} of {record.steps_asked} steps were performed in the windows"
     return record, windows

@@ -96,9 +96,18 @@ def measure(trial: Trial, rig: Rig, proofs: Proofs, startup: Startup) -> ChildRe
         loss_before=first_loss,
     )
     proofs.before(rig)
-    if trial.cell.kind is not Kind.PREPARE:
+    if trial.cell.kind is Kind.PREPARE:
+        _steps(rig, PREPARE_STEPS)
+    else:
         record = _timed_part(trial, rig, record)
     return _prove(rig, proofs, record)
+
+
+def _steps(rig: Rig, count: int) -> None:
+    """Untimed steps, for proofs that look at what grew since the warm-up."""
+    for _ in range(count):
+        rig.step()
+    rig.synchronise()
 
 
 def _first_step(rig: Rig, startup: Startup) -> float | None:
@@ -154,7 +163,7 @@ def _timed_part(trial: Trial, rig: Rig, record: ChildRecord) -> ChildRecord:
         cpu_busy_ns=host.tree_cpu_ns() - busy,
         peak_host_bytes=host.peak_rss_bytes() if peak_is_reset else None,
         steps_asked=step_count * len(windows),
-        steps_performed=rig.counters.steps_performed - performed,
+        steps_performed=rig.counters.steps_performed - performed if rig.counts_steps else None,
         **peaks,
     )
 
@@ -206,13 +215,7 @@ def _prove(rig: Rig, proofs: Proofs, record: ChildRecord) -> ChildRecord:
         evidence: Mapping[str, Any] = proofs.evidence(rig, trace)
     except NoEffect as error:
         return replace(_without_numbers(record), outcome=Outcome.NOT_APPLIED, reason=str(error))
-
-    def two_steps() -> None:
-        for _ in range(2):
-            rig.step()
-        rig.synchronise()
-
-    accepted = proofs.already_so(rig, two_steps, trace)
+    accepted = proofs.already_so(rig, lambda: _steps(rig, PREPARE_STEPS), trace)
     return replace(record, evidence=dict(evidence), already_so=accepted, facts={**rig.facts(), **rig.bench.facts})
 
 

@@ -33,6 +33,8 @@ class Rig:
     """Units of work in a step over all ranks, known after the first step."""
     counters: Counters = field(default_factory=Counters)
     waits_for_data: bool = False
+    counts_steps: bool = False
+    """Whether `counters.steps_performed` is kept; without an optimizer a step called is a step done."""
     synchronise: Callable[[], None] = nothing
     restore: Callable[[], None] = nothing
     """Put parameters, buffers, optimizer and random state and the data position back to before warm-up."""

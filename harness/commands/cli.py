@@ -78,12 +78,8 @@ def main(argv: list[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         code = Exit.USER_ERROR
-    except click.exceptions.Abort:
-        code = Exit.INTERRUPTED
-    except Stopped:
-        code = Exit.TERMINATED
-    except KeyboardInterrupt:
-        code = Exit.INTERRUPTED
+    except click.exceptions.Abort as error:  # click makes one of a KeyboardInterrupt
+        code = Exit.TERMINATED if isinstance(error.__cause__, Stopped) else Exit.INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         code = Exit.FINE

@@ -118,6 +118,7 @@ def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) 
         step=composed,
         items_per_step=source.items_per_step,
         counters=counters,
+        counts_steps=True,
         waits_for_data=trial.cell.input == "loader",
         synchronise=device.synchronise,
         restore=state.restore,
