@@ -22,6 +22,10 @@ VERBS = {
     "report": "rebuild reports from results, measuring nothing",
     "list": "list workloads, treatments, experiments, metrics or stored runs",
     "doctor": "look at this machine and say what would disturb or prevent a measurement",
+    "status": "show what is planned, done, failed and superseded",
+    "diff": "name what differs between the environments of two runs",
+    "simulate": "write results with a known truth, for planning and for trying the judge",
+    "power": "say how many blocks and minutes it takes to find an effect",
     "verify": "check a results folder for damaged, altered or foreign files",
 }
 
