@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,19 +19,22 @@ from typing import Literal
 from harness.record import Fact
 
 FILE_CAP_BYTES = 1 << 20
+TREE_CAP_BYTES = 64 << 20
+"""Of all changed files together: a data set that nobody ignored is not code."""
 PATCH_CAP_BYTES = 4 << 20
+OMITTED_SHOWN = 100
 TIMEOUT_S = 20
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 SECRET_NAMES = re.compile(
     r"(^|/)(\.env(\..+)?|\.netrc|\.pgpass|\.pypirc|\.npmrc|\.git-credentials|id_(rsa|dsa|ecdsa|ed25519)"
-    r"|[^/]*(secret|credential|password|token)s?[^/]*\.(json|ya?ml|toml|ini|cfg|txt|env)"
+    r"|[^/]*(secret|credential|password|token(?!iz))s?[^/]*\.(json|ya?ml|toml|ini|cfg|txt|env)"
     r"|[^/]*\.(pem|key|p12|pfx|jks|keystore|kdbx))$|(^|/)(\.ssh|\.aws|\.gnupg)/",
     re.IGNORECASE,
 )
 SECRET_CONTENT = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}"
-    rb"|\bgithub_pat_[A-Za-z0-9_]{30,}|\bhf_[A-Za-z0-9]{30,}|\bsk-[A-Za-z0-9_-]{20,}|\bxox[abprs]-[A-Za-z0-9-]{10,}|\bglpat-[A-Za-z0-9_-]{20,}"
+    rb"|\bgithub_pat_[A-Za-z0-9_]{30,}|\bhf_[A-Za-z0-9]{30,}|\bsk-[A-Za-z0-9_-]{32,}|\bxox[abprs]-[A-Za-z0-9-]{10,}|\bglpat-[A-Za-z0-9_-]{20,}"
 )
 
 
@@ -127,13 +130,7 @@ class Git:
 
 def _describe(git: Git) -> Tree:
     commit, base = _head(git)
-    kept, omitted = [], {}
-    for path in _changed(git):
-        reason = _why_omitted(git.root, path)
-        if reason:
-            omitted[path] = reason
-        else:
-            kept.append(path)
+    kept, omitted = _sort_out(git.root, _changed(git))
     if omitted:  # they may be staged
         take_out = ("reset", "-q") if commit else ("rm", "-q", "-f", "--cached", "--ignore-unmatch")
         git.run(*take_out, "--pathspec-from-file=-", "--pathspec-file-nul", given=_listed(omitted))
@@ -152,8 +149,32 @@ def _describe(git: Git) -> Tree:
         tree_id=tree_id,
         dirty=bool(kept or omitted),
         patch=patch,
-        omitted=tuple(f"{path}: {reason}" for path, reason in sorted(omitted.items())),
+        omitted=_in_words(omitted),
     )
+
+
+def _sort_out(root: Path, paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """The changed files that count, and the others with the reason."""
+    kept: list[str] = []
+    omitted: dict[str, str] = {}
+    bytes_so_far = 0
+    for path in paths:
+        reason = _why_omitted(root, path)
+        if not reason:
+            bytes_so_far += (root / path).lstat().st_size if os.path.lexists(root / path) else 0
+            if bytes_so_far > TREE_CAP_BYTES:
+                reason = f"after {TREE_CAP_BYTES} bytes of other changed files"
+        if reason:
+            omitted[path] = reason
+        else:
+            kept.append(path)
+    return kept, omitted
+
+
+def _in_words(omitted: Mapping[str, str]) -> tuple[str, ...]:
+    lines = [f"{path}: {reason}" for path, reason in sorted(omitted.items())]
+    more = len(lines) - OMITTED_SHOWN
+    return (*lines[:OMITTED_SHOWN], *([f"and {more} more"] if more > 0 else []))
 
 
 def _listed(paths: Iterable[str]) -> bytes:

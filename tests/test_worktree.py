@@ -162,6 +162,23 @@ def test_large_files_and_large_patches_are_omitted_with_their_size(
     assert tree.tree_id != git(repository, "rev-parse", "HEAD^{tree}")
 
 
+def test_a_forgotten_data_set_does_not_become_code(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worktree, "TREE_CAP_BYTES", 1000)
+    (repository / "data").mkdir()
+    for number in range(200):
+        (repository / f"data/{number:03d}.txt").write_text("x" * 100)
+    tree = describe_tree(repository)
+    assert tree.omitted[0] == "data/010.txt: after 1000 bytes of other changed files"
+    assert tree.omitted[-1] == "and 90 more"
+    assert tree.patch.count("+++ b/data/") == 10
+
+
+def test_a_tokenizer_is_no_secret(repository: Path) -> None:
+    (repository / "tokenizer.json").write_text("{}")
+    (repository / "tokenizer_config.json").write_text("{}")
+    assert describe_tree(repository).omitted == ()
+
+
 def test_another_repository_inside_is_named(repository: Path) -> None:
     (repository / "inner").mkdir()
     git(repository / "inner", "init", "-q")

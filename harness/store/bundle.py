@@ -47,7 +47,7 @@ def _without(table: pa.Table, others: frozenset[str]) -> pa.Table:
 
 def read_rows(root: Path, stem: str) -> pa.Table:
     """The rows of one file in trials/. Raises `Damaged`, also where the file does not hold what its name says."""
-    table = parquet.decode("trials", (root / "trials" / f"{stem}.parquet").read_bytes())
+    table = parquet.decode("trials", parquet.load(root / "trials" / f"{stem}.parquet"))
     if not stem.startswith(COMPACT) and table.column("trial_id").to_pylist() != [stem]:
         raise Damaged("altered", "a file that holds another trial than its name says")
     return table
@@ -63,7 +63,7 @@ def read_sibling(root: Path, folder: str, stem: str, trials: pa.Table) -> pa.Tab
     if not expected:
         return None
     try:
-        content = (root / folder / f"{stem}.parquet").read_bytes()
+        content = parquet.load(root / folder / f"{stem}.parquet")
     except FileNotFoundError:
         raise Damaged("missing", f"a row of trials/{stem}.parquet refers to this file, which is not there") from None
     table = parquet.decode(folder, content)

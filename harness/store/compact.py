@@ -43,7 +43,11 @@ def _merge_small(root: Path, at_least: int) -> int:
     if len(bundles) < max(at_least, 2):
         return 0
     stem = _write(root, bundles)
-    written = read_bundle(root, stem)
+    try:
+        written = read_bundle(root, stem)
+    except parquet.Damaged:  # a disk that does not give back what was written to it: keep what there was
+        _remove(root, [stem])
+        return 0
     assert written.trial_ids == frozenset().union(*(bundle.trial_ids for bundle in bundles)), stem
     files.failpoint("compact.removing")
     _remove(root, [bundle.stem for bundle in bundles])

@@ -82,6 +82,19 @@ def write_new(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, durable; does nothing if it is there."""
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        make_folder(folder.parent)
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+    sync_folder(folder.parent)
+
+
 def _write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +25,16 @@ class Damaged(Exception):
         super().__init__(reason)
         self.kind = kind
         self.reason = reason
+
+
+def load(path: Path) -> bytes:
+    """The bytes of a file. Raises `Damaged` where they cannot be had, and FileNotFoundError."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Damaged("unreadable", f"the file cannot be read: {error.strerror}") from None
 
 
 def encode(folder: str, table: pa.Table, metadata: Mapping[str, str] | None = None) -> bytes:

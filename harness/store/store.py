@@ -36,7 +36,7 @@ class Finding:
     path: str
     """Relative to the results folder."""
     kind: str
-    """leftover, orphan, duplicate, foreign: harmless; empty, truncated, altered, missing, newer: a result is lost."""
+    """leftover, orphan, duplicate, foreign: harmless; empty, truncated, altered, unreadable, missing, newer: a loss."""
     reason: str
 
     @classmethod
@@ -78,7 +78,7 @@ class Store:
         with files.explained(self.root):
             for name in FOLDERS:
                 folder = self.root / name
-                folder.mkdir(parents=True, exist_ok=True)
+                files.make_folder(folder)
                 probe = folder / f".probe.{os.getpid()}"
                 probe.unlink(missing_ok=True)
                 try:
@@ -103,7 +103,7 @@ class Store:
         row_path = self._path("trials", record.trial_id)
         with files.explained(self.root):
             for name in ("trials", *SIBLINGS):
-                (self.root / name).mkdir(parents=True, exist_ok=True)
+                files.make_folder(self.root / name)
             assert not row_path.exists(), f"trial {record.trial_id} is stored already"
             files.failpoint("trial.start")
             steps_sha256 = self._write_sibling("steps", record.trial_id, windows)
@@ -133,7 +133,7 @@ class Store:
 
     def _write_once(self, path: Path, content: bytes) -> None:
         with files.explained(self.root):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            files.make_folder(path.parent)
             with contextlib.suppress(FileExistsError):  # named by its content
                 files.write_new(path, content)
 
@@ -181,7 +181,7 @@ class Store:
         """The facts of an environment, sorted by path. Raises UsageError if it is not there or damaged."""
         path = self._path("environments", environment_id)
         try:
-            return to_rows(parquet.decode("environments", path.read_bytes()), Fact)
+            return to_rows(parquet.decode("environments", parquet.load(path)), Fact)
         except FileNotFoundError:
             raise UsageError(f"{self.root} holds no environment {environment_id}") from None
         except parquet.Damaged as damage:
@@ -220,6 +220,8 @@ class Store:
                 break
             except FileNotFoundError:
                 continue
+            except PermissionError as error:
+                raise UsageError(f"results cannot be read from {self.root}: {error.strerror}") from error
         self._records, self._homes = {}, {}
         for stem in sorted(self._trial_files, key=lambda stem: (stem.startswith(COMPACT), stem)):
             for record in self._trial_files[stem].records:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.identity import environment_id, new_id
 from harness.record import Fact
+from harness.spec import UsageError
 from harness.store import files, parquet
 from harness.store.bundle import COMPACT, SIBLINGS, read_rows, read_sibling, trial_ids
 from harness.store.schema import to_rows
@@ -21,6 +22,8 @@ MOVED = ("empty", "truncated", "altered", "foreign", "leftover", "orphan")
 
 def verify(root: Path) -> list[Finding]:
     """Everything in a results folder that is not as it should be, in order of the paths."""
+    if not root.is_dir():
+        raise UsageError(f"there is no results folder {root}")
     rows: dict[str, frozenset[str]] = {}
     found = [*_check_names(root), *_check_rows(root, rows), *_check_siblings(root, rows)]
     found += [*_check_copies(rows), *_check_environments(root), *_check_specs(root)]
@@ -60,7 +63,7 @@ def _check_siblings(root: Path, rows: dict[str, frozenset[str]]) -> Iterator[Fin
 
 def _check_orphan(root: Path, folder: str, path: Path) -> Finding:
     try:
-        parquet.decode(folder, path.read_bytes())
+        parquet.decode(folder, parquet.load(path))
     except parquet.Damaged as damage:
         return Finding.of(path.relative_to(root), damage)
     return _finding(root, path, "orphan", "no usable row in trials/ refers to it: of a write that died before its row")
@@ -79,7 +82,7 @@ def _check_copies(rows: dict[str, frozenset[str]]) -> Iterator[Finding]:
 def _check_environments(root: Path) -> Iterator[Finding]:
     for path in _parquet_files(root / "environments"):
         try:
-            facts = to_rows(parquet.decode("environments", path.read_bytes()), Fact)
+            facts = to_rows(parquet.decode("environments", parquet.load(path)), Fact)
         except parquet.Damaged as damage:
             yield Finding.of(path.relative_to(root), damage)
             continue

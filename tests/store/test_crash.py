@@ -22,7 +22,7 @@ COMPACT_POINTS = [name for name in files.FAILPOINTS if name.startswith("compact.
 
 
 def damaged(root: Path) -> list[str]:
-    return [str(finding) for finding in verify(root) if not finding.harmless]
+    return [str(finding) for finding in verify(root) if not finding.harmless] if root.exists() else []
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,19 @@ def test_a_reader_that_began_before_a_compaction_reads_on(tmp_path: Path) -> Non
     assert [record.trial_id for record in reader.trials()] == names
 
 
+def test_a_disk_that_gives_back_something_else_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    for number in range(3):
+        store.write_trial(*make_trial(number))
+    before = hashes(tmp_path)
+    write = files.write_new
+    monkeypatch.setattr(
+        files, "write_new", lambda path, data: write(path, data[:20] + bytes([data[20] ^ 1]) + data[21:])
+    )
+    assert compact(store, at_least=2) == 0
+    assert {path: sha for path, sha in hashes(tmp_path).items() if path != ".compact.lock"} == before
+
+
 def test_a_file_is_synced_before_it_gets_its_name_and_the_folder_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +106,8 @@ def test_a_file_is_synced_before_it_gets_its_name_and_the_folder_after(
     Store(tmp_path).write_trial(*make_trial(1))
     file = f"sync .{trial_name(1)[:8]}"
     wanted = [[file, f"name {folder}", f"sync {folder}"] for folder in ("steps", "telemetry", "trials")]
-    assert done == [each for part in wanted for each in part]
+    assert [each for each in done if each != f"sync {tmp_path.name[:9]}"] == [each for part in wanted for each in part]
+    assert done.count(f"sync {tmp_path.name[:9]}") == 3, "the new folders' names were not synced"
 
 
 Step = tuple[str, str | None]

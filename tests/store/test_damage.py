@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.record import Fact
+from harness.spec import UsageError
 from harness.store import Store, compact, parquet, quarantine, verify
 from harness.store.schema import to_table
 from tests.store.making import hashes, make_trial, trial_name
@@ -169,6 +170,23 @@ def test_quarantine_moves_what_is_unusable_and_nothing_else(tmp_path: Path) -> N
     truncate(tmp_path / "trials" / f"{trial_name(1)}.parquet")
     quarantine(tmp_path, verify(tmp_path))
     assert len(list((tmp_path / "quarantine/trials").glob(f"{trial_name(1)}*"))) == 2
+
+
+def test_a_file_that_the_system_does_not_give_out_is_named(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for number in range(2):
+        store.write_trial(*make_trial(number))
+    path = tmp_path / "trials" / f"{trial_name(1)}.parquet"
+    path.unlink()
+    path.mkdir()  # root may read everything but a folder
+    read = Store(tmp_path)
+    assert [record.trial_id for record in read.trials()] == [trial_name(0)]
+    assert [problem.kind for problem in read.problems] == ["unreadable"]
+
+
+def test_a_folder_that_is_not_there_is_not_called_whole(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no results folder"):
+        verify(tmp_path / "nowhere")
 
 
 def test_ten_thousand_stale_leftovers_change_nothing(tmp_path: Path) -> None:
