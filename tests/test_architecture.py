@@ -34,7 +34,6 @@ ALLOWED: dict[str, set[str]] = {
     "collect": CORE | {"launch", "telemetry"},
     "device_lock": CORE,
     "worktree": CORE,
-    "select": CORE,
     "status": CORE | {"identity"},
     "select": CORE,
     "session": PARENT | {"launch", "telemetry", "collect", "store", "metrics", "judge"},

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.commands.cli import VERBS
 from harness.commands.exit_codes import Exit
 from harness.judge.types import Word
 
@@ -79,3 +80,9 @@ def test_every_exit_code_is_explained() -> None:
     section = README.partition("## Exit codes")[2].partition("\n## ")[0]
     codes = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", section, re.MULTILINE) for code in row.split(",")}
     assert codes == {int(code) for code in Exit}
+
+
+def test_every_verb_is_named() -> None:
+    section = README.partition("## Two commands")[2].partition("\n## ")[0]
+    named = re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)))
+    assert sorted(named) == sorted(VERBS)
