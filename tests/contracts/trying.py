@@ -1,7 +1,7 @@
 """Runs a trial of the real engine in a process of its own, with chosen treatments turned into identity twins.
 
-Processes are forked from a server that has imported the libraries already, so that a trial costs little; a treatment that
-changes the process itself needs one started afresh, and gets it.
+Processes are forked from a server that has imported the libraries already, so that a trial costs little; a treatment
+that changes the process itself needs one started afresh, and gets it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import multiprocessing
+import os
 import tempfile
 import time
 from collections.abc import Iterable
@@ -22,12 +23,19 @@ from harness.launch import LocalExecutor
 from harness.machine import describe
 from harness.plan import Place, unmet_by_arm
 from harness.record import ChildRecord
-from harness.registry import Registry, load_registry
-from harness.spec import Arm, Cell, Kind, Measure, ProcessChange, Scalar, Treatment, Trial
+from harness.registry import Registry, add_plugin_folder, load_registry
+from harness.spec import Arm, Cell, Kind, Measure, ProcessChange, Scalar, Source, Treatment, Trial
 
-PRELOADED = ("torch", "torchvision", "transformers", "timm", "harness.child.torch_side.assemble", "harness.child.measure")
+PRELOADED = (
+    "torch",
+    "torchvision",
+    "transformers",
+    "timm",
+    "harness.child.torch_side.assemble",
+    "harness.child.measure",
+)
 SHORT = Measure(windows=5, window_ms=1.0, warmup_steps=3, timed_seconds=10.0, extensions=0)
-TRIAL_SECONDS = 400.0
+TRIAL_SECONDS = 900.0
 
 
 @functools.cache
@@ -138,7 +146,6 @@ def _forked(trial: Trial, twins: frozenset[str]) -> ChildRecord:
 
 def _in_child(encoded: bytes, twins: list[str], sender: Any) -> None:
     """What `harness.child` does, with the twins put in; see its `run`."""
-    import os
     import traceback
 
     import torch
@@ -180,16 +187,30 @@ def twin(treatment: Treatment, patched: bool = True) -> Treatment:
 
 
 def _started_afresh(trial: Trial, twins: frozenset[str]) -> ChildRecord:
-    """A real child. The twin of a treatment that acts in its parent alone is a child whose parent did nothing."""
+    """A real child; the twin of a treatment comes from a plug-in file of its own."""
     change = ProcessChange()
+    sources = {source.name: source for source in trial.treatment_sources}
+    folder = Path(trial.work_folder)
     for use in trial.cell.arm.uses:
         treatment = known(use.name)
         if use.name in twins:
-            assert set(treatment.hooks) == {"process"}, f"{use.name}: a twin with hooks in the child too is not built here"
+            sources[use.name] = _twin_source(sources[use.name], folder)
         elif "process" in treatment.hooks:
             change = treatment.hooks["process"](change, machine(), **full_params(use, treatment))
-    trial = dataclasses.replace(trial, work_folder=f"{trial.work_folder}/work")
+    trial = dataclasses.replace(trial, work_folder=str(folder / "work"), treatment_sources=tuple(sources.values()))
     launched = LocalExecutor().run(trial, change, TRIAL_SECONDS)
     if launched.ranks:
         return launched.ranks[0]
     return ChildRecord(outcome=launched.outcome, reason=f"{launched.reason} {launched.stderr_tail}")
+
+
+def _twin_source(source: Source, folder: Path) -> Source:
+    """A plug-in file whose treatment is the identity twin of another."""
+    path = folder / f"twin_of_{source.name}_{folder.name}.py"
+    path.write_text(
+        f"from {source.module} import TREATMENT as ORIGINAL\n"
+        "from tests.contracts.trying import twin\n"
+        "TREATMENT = twin(ORIGINAL)\n"
+    )
+    add_plugin_folder(folder)
+    return Source(name=source.name, module=f"harness.plugins.{path.stem}", path=str(path))
