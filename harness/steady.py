@@ -4,10 +4,12 @@ Pure numpy, nothing of ours. Everything works on a batch of series of equal leng
 judge cuts thousands of processes at once and the self-test simulates with the very code that decides; `find_steady` is
 the batch of one.
 
-The method is optimal partitioning of the log times (Killick, Fearnhead & Eckley 2012: L2 cost, one penalty a change)
-with the noise's scale and autocorrelation taken from lagged differences, which level shifts hardly touch (Chakar,
-Lebarbier, Levy-Leduc & Robin 2017), beside an exponential decay fitted to the same series, because a decay's tail is too
-flat for a partition to see and too tall to ignore. The better of the two says where the steady part starts.
+The method is optimal partitioning of the log times (Killick, Fearnhead & Eckley 2012: L2 cost, one penalty a change),
+beside an exponential decay fitted to the same series, because a decay's tail is too flat for a partition to see and too
+tall to ignore. How autocorrelated the noise is decides how much a change must show, and cannot be told apart from the
+changes by any single statistic: so both are fitted for a grid of AR(1) noises, and the description with the best
+penalised likelihood wins (as in Chakar, Lebarbier, Levy-Leduc & Robin 2017, but over the grid). What is kept must then
+show no slope.
 """
 
 from __future__ import annotations
@@ -35,10 +37,15 @@ HARMLESS_TREND = 0.005
 """A slope that moves the level by less than this over the kept part is not worth a longer run."""
 HARMLESS_TAIL = 0.0005
 """A fitted decay may add this much (relative) to the mean of the kept part."""
+AUTOCORRELATIONS = (0.0, 0.3, 0.6, 0.8, 0.9)
+"""Of neighbouring windows; a grid, since no short series says more about it."""
+CHANGE_PRICE = 4.5
+"""Price of a change in the choice between descriptions, in units of ln(windows)."""
+DECAY_CHANGES = 0.8
+"""What a decay costs, in changes of level: a process that warms up smoothly is the likelier story."""
 MOST_AUTOCORRELATION = 0.95
-PRIOR_AUTOCORRELATION = 0.5
-"""What a short series' autocorrelation is drawn towards, with the weight of `PRIOR_WINDOWS` windows."""
-PRIOR_WINDOWS = 10.0
+TREND_Z = 1.6448536269514722
+"""Normal quantile of the trend test: 10 % two-sided, since a false alarm costs only a longer run."""
 MAD_TO_SD = 1.4826
 
 
@@ -72,8 +79,8 @@ class SteadyBatch:
 def find_steady(window_ns_per_step: ArrayLike, minimum: int = FEWEST_WINDOWS, earliest: int = 0) -> Steady:
     """Say from where on one process is steady.
 
-    `window_ns_per_step`: time per step of each window, in order, in any unit. `minimum`: fewer windows than this are never
-    enough. `earliest`: the first window that may be kept (see `earliest_start`).
+    `window_ns_per_step`: time per step of each window, in order, in any unit. `minimum`: fewer windows than this are
+    never enough. `earliest`: the first window that may be kept (see `earliest_start`).
     """
     times = np.asarray(window_ns_per_step, dtype=np.float64)
     count = len(times)
@@ -112,39 +119,20 @@ def find_steady_batch(times: Floats, earliest: Ints | None = None) -> SteadyBatc
     """`find_steady` for a batch: `times` of shape (series, windows), all positive; `earliest` of shape (series,)."""
     logs = np.log(times)
     logs = logs - logs.mean(axis=1, keepdims=True)
-    scale, rho = noise(logs)
+    scale = difference_scale(logs)
     logs = without_spikes(logs, scale)
-    penalty = PENALTY * np.log(logs.shape[1]) * scale**2 * (1 + rho) / (1 - rho) ** 2
-    start, cost = partition_start(logs, penalty)
-    decay_start, decay_cost = decay_end(logs, penalty)
-    start = np.where(decay_cost < cost, np.maximum(start, decay_start), start)
-    if earliest is not None:
-        start = np.maximum(start, earliest)
+    best = best_model(logs, scale)
+    start = best.start if earliest is None else np.maximum(best.start, earliest)
     count = logs.shape[1]
     enough = (count - start) >= max(FEWEST_KEPT, KEPT_SHARE * count)
-    return SteadyBatch(start, enough, ~has_trend(logs, start, rho), rho)
+    return SteadyBatch(start, enough, ~has_trend(logs, start), best.rho)
 
 
-def noise(logs: Floats) -> tuple[Floats, Floats]:
-    """Innovation-like scale (sd of a difference over sqrt 2) and lag-1 autocorrelation of each series, robust to shifts.
-
-    For an AR(1) series the variance of a lag-2 difference over that of a lag-1 difference is 1 + rho (Chakar et al.
-    2017, eq. 4), of a lag-3 one 1 + rho + rho^2. Short series are drawn towards `PRIOR_AUTOCORRELATION`.
-    """
-    spread = [_mad(logs[:, lag:] - logs[:, :-lag]) for lag in (1, 2, 3)]
-    floor = np.finfo(np.float64).eps * 8
-    one, two, three = (np.maximum(value, floor) ** 2 for value in spread)
-    from_two = two / one - 1
-    from_three = (np.sqrt(np.maximum(4 * three / one - 3, 0)) - 1) / 2
-    count = logs.shape[1]
-    raw = np.clip((from_two + from_three) / 2, 0, MOST_AUTOCORRELATION)
-    rho = (raw * count + PRIOR_AUTOCORRELATION * PRIOR_WINDOWS) / (count + PRIOR_WINDOWS)
-    return np.sqrt(one / 2), rho
-
-
-def _mad(values: Floats) -> Floats:
-    """Standard deviation from the median absolute value, for differences (whose median is 0 by construction)."""
-    return np.asarray(MAD_TO_SD * np.median(np.abs(values), axis=1))
+def difference_scale(logs: Floats) -> Floats:
+    """Noise of each series from the spread of its differences, over sqrt 2; shifts and slopes hardly touch it."""
+    steps = np.diff(logs, axis=1)
+    spread = MAD_TO_SD * np.median(np.abs(steps - np.median(steps, axis=1, keepdims=True)), axis=1)
+    return np.asarray(np.maximum(spread, np.finfo(np.float64).eps * 8) / np.sqrt(2))
 
 
 def without_spikes(logs: Floats, scale: Floats) -> Floats:
@@ -160,25 +148,87 @@ def without_spikes(logs: Floats, scale: Floats) -> Floats:
     return np.asarray(pulled)
 
 
-def partition_start(logs: Floats, penalty: Floats) -> tuple[Ints, Floats]:
-    """Optimal partition of each series: where its last level starts, and the cost of the whole partition."""
-    best, previous = optimal_partition(logs, penalty)
+@dataclass(frozen=True)
+class Model:
+    """A description of each series: where its steady part starts, its noise, and how well it fits (less is better)."""
+
+    start: Ints
+    rho: Floats
+    score: Floats
+
+    def or_better(self, other: Model) -> Model:
+        """The better of the two, series by series."""
+        better = other.score < self.score
+        start, rho = np.where(better, other.start, self.start), np.where(better, other.rho, self.rho)
+        return Model(start, rho, np.where(better, other.score, self.score))
+
+
+def best_model(logs: Floats, scale: Floats) -> Model:
+    """Levels or a decay, with noise of each autocorrelation of the grid: the one with the smallest score."""
+    best: Model | None = None
+    for rho in AUTOCORRELATIONS:
+        penalty = PENALTY * np.log(logs.shape[1]) * scale**2 * (1 + rho) / (1 - rho) ** 2
+        for model in (levels_model(logs, penalty, rho), decay_model(logs, rho)):
+            best = model if best is None else best.or_better(model)
+    assert best is not None
+    return best
+
+
+def score(residuals: Floats, changes: Ints | float, rho: float) -> Floats:
+    """Twice the negative log likelihood of AR(1) residuals, the scale at its best, plus a price for each change."""
+    count = residuals.shape[1]
+    steps = residuals[:, 1:] - rho * residuals[:, :-1]
+    innovations = np.sum(steps**2, axis=1) + (1 - rho**2) * residuals[:, 0] ** 2
+    floor = (np.finfo(np.float64).eps * 8) ** 2 * count
+    likelihood = count * np.log(np.maximum(innovations, floor) / count) - np.log(1 - rho**2)
+    return np.asarray(likelihood + CHANGE_PRICE * np.log(count) * np.asarray(changes))
+
+
+def levels_model(logs: Floats, penalty: Floats, rho: float) -> Model:
+    """Levels by optimal partition; the steady part is the last, with neighbours that are within `SAME_LEVEL` of it."""
+    previous = optimal_partition(logs, penalty)
     series, count = logs.shape
+    index, rows = np.arange(count), np.arange(series)
     total = np.concatenate([np.zeros((series, 1)), np.cumsum(logs, axis=1)], axis=1)
-    rows = np.arange(series)
-    start = previous[:, count]
-    level = (total[:, count] - total[rows, start]) / (count - start)
-    while True:
-        before = previous[rows, start]
-        length = np.maximum(start - before, 1)
-        same = (start > 0) & (np.abs((total[rows, start] - total[rows, before]) / length - level) < SAME_LEVEL)
-        if not same.any():
-            return start, best[:, count]
-        start = np.where(same, before, start)
+    end, residuals = np.full(series, count), logs.copy()
+    start, joined = np.full(series, count), np.ones(series, dtype=bool)
+    last_level, changes = np.zeros(series), np.full(series, -1)
+    while (end > 0).any():
+        begin = np.where(end > 0, previous[rows, end], 0)
+        level = (total[rows, end] - total[rows, begin]) / np.maximum(end - begin, 1)
+        residuals -= np.where((index >= begin[:, None]) & (index < end[:, None]), level[:, None], 0.0)
+        last_level = np.where(end == count, level, last_level)
+        joined &= (end > 0) & (np.abs(level - last_level) < SAME_LEVEL)
+        start = np.where(joined, begin, start)
+        changes += end > 0
+        end = begin
+    return Model(start, np.full(series, rho), score(residuals, changes, rho))
 
 
-def optimal_partition(logs: Floats, penalty: Floats) -> tuple[Floats, Ints]:
-    """Dynamic programme over the last change: best cost of each prefix, and where its last segment starts.
+def decay_model(logs: Floats, rho: float) -> Model:
+    """Least squares of level + amplitude * exp(-window / tau), whitened by rho; steady where the rest is harmless.
+
+    With a long tau this is a slope that never ends.
+    """
+    count = logs.shape[1]
+    shapes = np.exp(-np.arange(count) / np.geomspace(1.0, 2.0 * count, 14)[:, None])
+    white = shapes[:, 1:] - rho * shapes[:, :-1]
+    centred = white - white.mean(axis=1, keepdims=True)
+    steps = logs[:, 1:] - rho * logs[:, :-1]
+    products = (steps - steps.mean(axis=1, keepdims=True)) @ centred.T
+    norms = np.sum(centred**2, axis=1)
+    best, rows = np.argmax(products**2 / norms, axis=1), np.arange(len(logs))
+    amplitude = products[rows, best] / norms[best]
+    tails = np.cumsum(shapes[:, ::-1], axis=1)[:, ::-1] / np.arange(count, 0, -1)
+    harmless = np.abs(amplitude)[:, None] * tails[best] < HARMLESS_TAIL
+    end = np.where(harmless.any(axis=1), np.argmax(harmless, axis=1), count - 1)
+    residuals = logs - amplitude[:, None] * shapes[best]
+    residuals = residuals - residuals.mean(axis=1, keepdims=True)
+    return Model(end, np.full(len(logs), rho), score(residuals, DECAY_CHANGES, rho))
+
+
+def optimal_partition(logs: Floats, penalty: Floats) -> Ints:
+    """Dynamic programme over the last change: where the last segment of each prefix starts, (series, windows + 1).
 
     Cost of a segment is its sum of squares about its mean; every change after the first segment costs `penalty`.
     """
@@ -194,34 +244,13 @@ def optimal_partition(logs: Floats, penalty: Floats) -> tuple[Floats, Ints]:
         costs = best[:, :end] + (squares[:, end, None] - squares[:, :end]) - sums**2 / lengths
         previous[:, end] = np.argmin(costs, axis=1)
         best[:, end] = np.min(costs, axis=1) + penalty
-    return best, previous
+    return previous
 
 
-def decay_end(logs: Floats, penalty: Floats) -> tuple[Ints, Floats]:
-    """Least squares of level + amplitude * exp(-window / tau): where the rest of the decay is harmless, and the cost.
+def has_trend(logs: Floats, start: Ints) -> Bools:
+    """Whether the kept part still has a slope: least squares, its error widened for autocorrelation.
 
-    Amplitude and tau cost two changes of the partition.
-    """
-    count = logs.shape[1]
-    taus = np.geomspace(1.0, count / 2, 12)
-    shapes = np.exp(-np.arange(count) / taus[:, None])
-    centred = shapes - shapes.mean(axis=1, keepdims=True)
-    norms = np.sum(centred**2, axis=1)
-    deviations = logs - logs.mean(axis=1, keepdims=True)
-    products = deviations @ centred.T
-    gains = products**2 / norms
-    best = np.argmax(gains, axis=1)
-    rows = np.arange(len(logs))
-    amplitude = np.abs(products[rows, best] / norms[best])
-    tails = np.cumsum(shapes[:, ::-1], axis=1)[:, ::-1] / np.arange(count, 0, -1)
-    harmless = amplitude[:, None] * tails[best] < HARMLESS_TAIL
-    end = np.where(harmless.any(axis=1), np.argmax(harmless, axis=1), count - 1)
-    cost = np.sum(deviations**2, axis=1) - gains[rows, best] + 2 * penalty
-    return end.astype(np.int64), cost
-
-
-def has_trend(logs: Floats, start: Ints, rho: Floats) -> Bools:
-    """Whether the kept part still has a slope: least squares, its error widened for autocorrelation, 1 % two-sided.
+    The residuals' own autocorrelation counts, corrected for what fitting took out of it.
 
     Slopes that move the level by less than `HARMLESS_TREND` do not count.
     """
@@ -239,16 +268,16 @@ def has_trend(logs: Floats, start: Ints, rho: Floats) -> Bools:
     squares = (residual**2).sum(axis=1)
     lagged = (residual[:, 1:] * residual[:, :-1]).sum(axis=1) / np.maximum(squares, np.finfo(np.float64).tiny)
     corrected = np.clip(lagged + (1 + 4 * np.maximum(lagged, 0)) / number, 0, MOST_AUTOCORRELATION)
-    rho = np.maximum(corrected, rho)
-    inflation = (1 + rho) / (1 - rho)
+    inflation = (1 + corrected) / (1 - corrected)
     error = np.sqrt(squares / np.maximum(number - 2, 1) / spread * inflation)
     freedom = np.maximum(number / inflation - 2, 1.0)
-    return (np.abs(slope) > _t_quantile_one_percent(freedom) * error) & (np.abs(slope) * number > HARMLESS_TREND)
+    found = (np.abs(slope) > _t_quantile(freedom) * error) & (np.abs(slope) * number > HARMLESS_TREND)
+    return np.asarray(found)
 
 
-def _t_quantile_one_percent(freedom: Floats) -> Floats:
-    """Student's t at 99.5 %, by the Cornish-Fisher expansion (Abramowitz & Stegun 26.7.5); within 3 % from 3 degrees on."""
-    z = 2.5758293035489004
+def _t_quantile(freedom: Floats) -> Floats:
+    """Student's t quantile for `TREND_Z`, by the expansion of Abramowitz & Stegun 26.7.5 (no scipy in the child)."""
+    z = TREND_Z
     return np.asarray(
         z
         + (z**3 + z) / (4 * freedom)
