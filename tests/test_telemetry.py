@@ -227,5 +227,5 @@ def test_the_driver_is_asked_ten_times_a_second_and_the_host_less_often(monkeypa
         time.sleep(1.05)
     gpu = [sample for sample in sampler.samples if sample.gpu_utilization is not None]
     host = [sample for sample in sampler.samples if sample.steal_ns is not None]
-    assert len(gpu) == len(sampler.samples) >= 6
-    assert 3 <= len(host) < len(gpu)
+    assert len(gpu) == len(sampler.samples) >= 5
+    assert 2 <= len(host) < len(gpu)

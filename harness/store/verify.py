@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
 from harness.identity import environment_id, new_id
 from harness.record import Fact
 from harness.spec import UsageError
@@ -15,6 +17,9 @@ from harness.store.bundle import COMPACT, SIBLINGS, read_rows, read_sibling, tri
 from harness.store.schema import to_rows
 from harness.store.store import FOLDERS, Finding, text_is_sealed
 
+Rows = dict[str, pa.Table]
+"""By stem, of the rows in trials/ the columns that tell what lies beside them."""
+WITNESSES = tuple(f"{folder}_{what}" for folder in SIBLINGS for what in ("rows", "sha256"))
 QUARANTINE = "quarantine"
 MOVED = ("empty", "truncated", "altered", "foreign", "leftover", "orphan")
 """What `quarantine` moves. A newer file is whole, and a missing one is not there."""
@@ -24,7 +29,7 @@ def verify(root: Path) -> list[Finding]:
     """Everything in a results folder that is not as it should be, in order of the paths."""
     if not root.is_dir():
         raise UsageError(f"there is no results folder {root}")
-    rows: dict[str, frozenset[str]] = {}
+    rows: Rows = {}
     found = [*_check_names(root), *_check_rows(root, rows), *_check_siblings(root, rows)]
     found += [*_check_copies(rows), *_check_environments(root), *_check_specs(root)]
     return sorted(found, key=lambda finding: (finding.path, finding.kind))
@@ -40,20 +45,20 @@ def _check_names(root: Path) -> Iterator[Finding]:
                 yield _finding(root, path, "foreign", f"not a file that a harness writes into {folder}/")
 
 
-def _check_rows(root: Path, rows: dict[str, frozenset[str]]) -> Iterator[Finding]:
-    """Check the files in trials/, and fill `rows` with the trials of every one that can be used."""
+def _check_rows(root: Path, rows: Rows) -> Iterator[Finding]:
+    """Check the files in trials/, and fill `rows` from every one that can be used."""
     for path in _parquet_files(root / "trials"):
         try:
-            rows[path.stem] = trial_ids(read_rows(root, path.stem))
+            rows[path.stem] = read_rows(root, path.stem).select(["trial_id", *WITNESSES])
         except parquet.Damaged as damage:
             yield Finding.of(path.relative_to(root), damage)
 
 
-def _check_siblings(root: Path, rows: dict[str, frozenset[str]]) -> Iterator[Finding]:
+def _check_siblings(root: Path, rows: Rows) -> Iterator[Finding]:
     for folder in SIBLINGS:
-        for stem in rows:
+        for stem, table in rows.items():
             try:
-                read_sibling(root, folder, stem, read_rows(root, stem))
+                read_sibling(root, folder, stem, table)
             except parquet.Damaged as damage:
                 yield Finding.of(Path(folder, f"{stem}.parquet"), damage)
         for path in _parquet_files(root / folder):
@@ -69,14 +74,15 @@ def _check_orphan(root: Path, folder: str, path: Path) -> Finding:
     return _finding(root, path, "orphan", "no usable row in trials/ refers to it: of a write that died before its row")
 
 
-def _check_copies(rows: dict[str, frozenset[str]]) -> Iterator[Finding]:
+def _check_copies(rows: Rows) -> Iterator[Finding]:
     homes: dict[str, str] = {}
     for stem in sorted(rows, key=lambda stem: (not stem.startswith(COMPACT), stem)):
-        copies = [trial_id for trial_id in rows[stem] if trial_id in homes]
+        held = trial_ids(rows[stem])
+        copies = [trial_id for trial_id in held if trial_id in homes]
         if copies:
             reason = f"{len(copies)} of its trials lie in trials/{homes[copies[0]]}.parquet too; each is read once"
             yield Finding(path=f"trials/{stem}.parquet", kind="duplicate", reason=reason)
-        homes |= dict.fromkeys(rows[stem], stem)
+        homes |= dict.fromkeys(held, stem)
 
 
 def _check_environments(root: Path) -> Iterator[Finding]:

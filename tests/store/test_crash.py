@@ -161,6 +161,7 @@ def test_any_sequence_of_faults_ends_in_the_set_of_an_uninterrupted_run(
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEPS, min_size=1, max_size=10))
 def test_any_of_many_sequences_of_faults_ends_in_the_set_of_an_uninterrupted_run(

@@ -194,8 +194,8 @@ def test_ten_thousand_stale_leftovers_change_nothing(tmp_path: Path) -> None:
     store.write_trial(*make_trial(1))
     for number in range(10_000):
         (tmp_path / "trials" / f".{trial_name(number)}.parquet.{number}.tmp").touch()
-    started = time.monotonic()
+    started = time.process_time()
     assert [record.trial_id for record in Store(tmp_path).trials()] == [trial_name(1)]
     store.write_trial(*make_trial(2))
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 1
     assert sum(finding.kind == "leftover" for finding in verify(tmp_path)) == 10_000
