@@ -1,7 +1,7 @@
 """The statistics' own validation: every stated error rate, measured by simulation with the code that judges.
 
-`selftest()` returns the table of figures with bound, value reached, repetitions and Monte-Carlo standard error. A figure
-passes when it is not worse than its bound by more than 3 standard errors; bounds are typed, tolerances never.
+`selftest()` returns the table of figures with bound, value reached, repetitions and Monte-Carlo standard error. A
+figure passes when it is not worse than its bound by more than 3 standard errors; bounds are typed, tolerances never.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from typing import Literal
 
 import numpy as np
 
-from harness.judge import judge
+from harness.judge import WindowTable, judge
 from harness.judge.estimate import Floats, estimate, half_width
 from harness.judge.types import Comparison
 from harness.judge.verdict import ABOVE, BELOW, EQUIVALENT
+from harness.record import TrialRecord
 from harness.simulate import PROFILES, Noise, Stopped, autoregressive, draw, run_sequences, simulate
 from harness.spec import Analysis, Experiment
-from harness.steady import find_steady_batch
+from harness.steady import Bools, Ints, find_steady_batch
+
+Records = Sequence[TrialRecord]
+Windows = Mapping[str, WindowTable]
 
 TOLERANCE = 3.0
 """In Monte-Carlo standard errors."""
@@ -157,14 +161,18 @@ def families(rng: np.random.Generator, size: Size) -> Iterator[Figure]:
         for _ in range(0, repetitions, 100):
             drawn = draw(rng, BASE, experiments=min(100, repetitions), blocks=28, treated=cells, windows=5)
             hits.append(_differs(run_sequences(drawn.differences(), drawn.order(), Analysis())).any(axis=1))
-        yield share(3, f"any false claim in {cells} A/A cells", 0.05, "at most", np.concatenate(hits).astype(np.float64))
+        yield share(
+            3, f"any false claim in {cells} A/A cells", 0.05, "at most", np.concatenate(hits).astype(np.float64)
+        )
 
 
 def blocks_to_verdict(rng: np.random.Generator, size: Size) -> Iterator[Figure]:
     """Figures 4 and 5: how soon, and how surely, effects are found."""
     for effect, bound in ((0.05, 5.0), (0.02, 7.5)):
         stopped = _sequences(rng, BASE, size.experiments, effect)
-        yield average(4, f"blocks to a verdict, {effect:+.0%}, base", bound, stopped.blocks.astype(np.float64), "blocks")
+        yield average(
+            4, f"blocks to a verdict, {effect:+.0%}, base", bound, stopped.blocks.astype(np.float64), "blocks"
+        )
     stopped = _sequences(rng, BASE, size.experiments, 0.0)
     yield average(4, "blocks to equivalence within 1 %, base", 16.0, stopped.blocks.astype(np.float64), "blocks")
     for name, noise, effect in (("base", BASE, 0.01), ("noisy", NOISY, 0.02)):
@@ -177,7 +185,9 @@ def false_equivalence(rng: np.random.Generator, size: Size) -> Iterator[Figure]:
     """Figure 6: "equivalent" where the true change lies just on the edge of the region."""
     for name, noise in (("base", BASE), ("noisy", NOISY)):
         stopped = _sequences(rng, noise, size.experiments, math.log1p(0.01))
-        yield share(6, f"false equivalence at the edge, {name}", 0.05, "at most", (stopped.code == EQUIVALENT).astype(float))
+        yield share(
+            6, f"false equivalence at the edge, {name}", 0.05, "at most", (stopped.code == EQUIVALENT).astype(float)
+        )
 
 
 def _sequences(rng: np.random.Generator, noise: Noise, experiments: int, effect: float) -> Stopped:
@@ -186,7 +196,7 @@ def _sequences(rng: np.random.Generator, noise: Noise, experiments: int, effect:
     return run_sequences(drawn.differences() + effect, drawn.order(), Analysis())
 
 
-def _differs(stopped: Stopped) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _differs(stopped: Stopped) -> Bools:
     return np.asarray((stopped.code == ABOVE) | (stopped.code == BELOW))
 
 
@@ -194,9 +204,9 @@ def _differs(stopped: Stopped) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]
 
 
 SHAPES: Mapping[str, Callable[[Floats, int], Floats]] = {
-    "a step, 10 %": lambda index, asked: 0.10 * (index < asked / 4),
+    "a step, 10 %": lambda index, asked: np.where(index < asked / 4, 0.10, 0.0),
     "a decay, 20 %": lambda index, asked: 0.20 * np.exp(-index / (asked / 10)),
-    "a throttle, 10 %": lambda index, asked: 0.10 * (index >= 0.4 * asked),
+    "a throttle, 10 %": lambda index, asked: np.where(index >= 0.4 * asked, 0.10, 0.0),
 }
 NEVER: Mapping[str, Callable[[Floats, int], Floats]] = {
     "slowing down, 10 % a run": lambda index, asked: 0.10 * index / asked,
@@ -235,7 +245,7 @@ def steady_state(rng: np.random.Generator, size: Size) -> Iterator[Figure]:
             yield share(8, f"flat AR({rho}) called not steady, {asked} windows", 0.01, "at most", refused)
 
 
-def until_steady(log_times: Floats, asked: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def until_steady(log_times: Floats, asked: int) -> tuple[Bools, Ints, Ints]:
     """What the child does: `asked` windows, and up to three times as many again. (ok, start, end) of each series."""
     series, total = log_times.shape
     ok, start, end = np.zeros(series, dtype=bool), np.zeros(series, dtype=int), np.full(series, total)
@@ -246,11 +256,11 @@ def until_steady(log_times: Floats, asked: int) -> tuple[np.ndarray, np.ndarray,
     return ok, start, end
 
 
-# ------------------------------------------------------------------------------------------------ 9, 10: time, exactness
+# --------------------------------------------------------------------------------------------- 9, 10: time, exactness
 
 
 def speed(rng: np.random.Generator, size: Size) -> Iterator[Figure]:
-    """Figure 9: processor time to judge 20 cells of 28 blocks, windows and all (this process's own, load of others aside)."""
+    """Figure 9: processor time of this process to judge 20 cells of 28 blocks, windows and all."""
     arms = tuple(f"arm{index}" for index in range(20))
     experiment = Experiment(workloads=("simulated",), arms=arms, preset="tiny")
     run = simulate(experiment, "s", {}, BASE, blocks=28, seed=int(rng.integers(2**31)))
@@ -266,10 +276,14 @@ def speed(rng: np.random.Generator, size: Size) -> Iterator[Figure]:
 
 
 def exactness(rng: np.random.Generator, size: Size) -> Iterator[Figure]:
-    """Figure 10: swapping the arms, changing the unit, and relabelling the blocks change what they must and nothing else."""
+    """Figure 10: swapping arms, changing the unit and relabelling blocks change what they must, and nothing else."""
     seeds = range(5 if size.grid == "quick" else 50)
     runs = [simulate(_pair(), "s", {"x": 1.01}, BASE, blocks=9, seed=seed, baselines=1) for seed in seeds]
-    for name, change in (("swapped arms", _swapped), ("time unit x 1024", _rescaled), ("relabelled blocks", _relabelled)):
+    for name, change in (
+        ("swapped arms", _swapped),
+        ("time unit x 1024", _rescaled),
+        ("relabelled blocks", _relabelled),
+    ):
         worst = max(change(list(run.records), run.windows) for run in runs)
         yield Figure(
             number=10, name=f"largest change by {name} (log scale)", bound=0.0, side="at most", reached=worst,
@@ -281,34 +295,38 @@ def _pair() -> Experiment:
     return Experiment(workloads=("simulated",), arms=("x",), preset="tiny")
 
 
-def _interval(records: Sequence, windows: Mapping, experiment: Experiment | None = None) -> Comparison:  # type: ignore[type-arg]
+def _interval(records: Records, windows: Windows, experiment: Experiment | None = None) -> Comparison:
     return judge(experiment or _pair(), "s", records, windows, last_look=True).comparisons[0]
 
 
 def _distance(one: Comparison, other: tuple[float | None, float | None]) -> float:
-    assert one.ci_low and one.ci_high and other[0] and other[1]
+    assert one.ci_low
+    assert one.ci_high
+    assert other[0]
+    assert other[1]
     return max(abs(math.log(one.ci_low) - math.log(other[0])), abs(math.log(one.ci_high) - math.log(other[1])))
 
 
-def _swapped(records: list, windows: Mapping) -> float:  # type: ignore[type-arg]
+def _swapped(records: Records, windows: Windows) -> float:
     """Distance of the swapped experiment's interval from the reciprocal, beyond the rounding of one exp and one log."""
     original = _interval(records, windows)
     swapped = [replace(record, is_baseline=not record.is_baseline) for record in records]
     other = _interval(swapped, windows, replace(_pair(), arms=("",), baseline="x"))
-    assert other.ci_low and other.ci_high
+    assert other.ci_low
+    assert other.ci_high
     distance = _distance(original, (1 / other.ci_high, 1 / other.ci_low))
     return distance if distance > 4 * np.finfo(float).eps else 0.0
 
 
-def _rescaled(records: list, windows: Mapping) -> float:  # type: ignore[type-arg]
+def _rescaled(records: Records, windows: Windows) -> float:
     scaled = {key: {**table, "host_ns": table["host_ns"] * 1024} for key, table in windows.items()}
     original, other = _interval(records, windows), _interval(records, scaled)
     distance = _distance(original, (other.ci_low, other.ci_high))
     return distance if distance > 64 * np.finfo(float).eps else 0.0
 
 
-def _relabelled(records: list, windows: Mapping) -> float:  # type: ignore[type-arg]
-    relabelled = [replace(record, block_index=100 - record.block_index) for record in records]
+def _relabelled(records: Records, windows: Windows) -> float:
+    relabelled = [replace(record, block_index=100 - (record.block_index or 0)) for record in records]
     original, other = _interval(records, windows), _interval(relabelled, windows)
     return _distance(original, (other.ci_low, other.ci_high))
 

@@ -113,8 +113,8 @@ def draw(
 ) -> Drawn:
     """Draw experiments under the noise model, one session each.
 
-    `session_blocks`: the length over which the drift is stated (the number of blocks by default); `louder`: factor on the
-    process and window noise of each treated arm.
+    `session_blocks`: the length over which the drift is stated (the number of blocks by default); `louder`: factor on
+    the process and window noise of each treated arm.
     """
     replicates = baselines_for(treated) if baselines is None else baselines
     members = treated + replicates
@@ -141,7 +141,9 @@ def draw(
 
 
 def block_orders(rng: np.random.Generator, experiments: int, blocks: int, members: int) -> Ints:
-    """Random order of each pair of blocks, reversed in the second, as the plan has it; (experiments, blocks, members)."""
+    """Random order of each pair of blocks, reversed in the second, as the plan has it; (experiments, blocks,
+    members).
+    """
     pairs = (blocks + 1) // 2
     forward = rng.permuted(np.broadcast_to(np.arange(members), (experiments, pairs, members)), axis=-1)
     both = np.stack([forward, members - 1 - forward], axis=2)
@@ -233,7 +235,9 @@ def simulate(
 
 
 def _until_steady(log_times: Floats, windows: int) -> Ints:
-    """How many windows each process measures until it is steady: as many as asked, or up to three times as many again."""
+    """How many windows each process measures until it is steady: as many as asked, or up to three times as many
+    again.
+    """
     flat = np.exp(log_times.reshape(-1, log_times.shape[-1]))
     length = np.full(len(flat), 4 * windows)
     waiting = np.arange(len(flat))
@@ -275,7 +279,9 @@ def run_sequences(differences: Floats, order: Floats, analysis: Analysis, size: 
         share, claimed = shares(stage, analysis.alpha, family)
         half = half_width(of, level(weights[blocks], analysis.alpha * share))
         found = decide(of.center - half, of.center + half, rope)
-        code, center, width = (np.where(open_, new, old) for new, old in ((found, code), (of.center, center), (half, width)))
+        code, center, width = (
+            np.where(open_, new, old) for new, old in ((found, code), (of.center, center), (half, width))
+        )
         stop = np.where(open_, blocks, stop)
         claimed_p = np.where(open_ & claimed, 0.0, claimed_p)
         open_ &= found == UNDECIDED
@@ -301,16 +307,21 @@ class Power:
 
 
 def power(
-    effect: float, noise: Noise, analysis: Analysis, *, comparisons: int = 1, windows: int = 15, repetitions: int = 1000, seed: int = 0
+    effect: float,
+    noise: Noise,
+    analysis: Analysis,
+    *,
+    comparisons: int = 1,
+    windows: int = 15,
+    repetitions: int = 1000,
+    seed: int = 0,
 ) -> Power:
     """How often, and after how many blocks, a true speedup of 1 + effect is found in a family of so many comparisons.
 
     All comparisons have the same true effect and share the block's baselines.
     """
     rng = np.random.default_rng(seed)
-    drawn = draw(
-        rng, noise, experiments=repetitions, blocks=analysis.max_blocks, treated=comparisons, windows=windows
-    )
+    drawn = draw(rng, noise, experiments=repetitions, blocks=analysis.max_blocks, treated=comparisons, windows=windows)
     stopped = run_sequences(drawn.differences() - math.log1p(effect), drawn.order(), analysis)
     right = BELOW if effect > 0 else ABOVE
     return Power(

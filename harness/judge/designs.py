@@ -78,7 +78,9 @@ def _plackett_burman(treatments: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _rows(matrix: Floats, treatments: Sequence[str]) -> list[tuple[str, ...]]:
-    """Rows of -1 and +1 as arms, the signs turned so that one run is the baseline (another fraction of the same family)."""
+    """Rows of -1 and +1 as arms, the signs turned so that one run is the baseline (another fraction of the same
+    family).
+    """
     signs = matrix * -matrix[0] if not (matrix == -1).all(axis=1).any() else matrix
     return [tuple(name for name, sign in zip(treatments, row, strict=True) if sign > 0) for row in signs]
 
@@ -101,8 +103,8 @@ DESIGNS: Mapping[str, Callable[[Sequence[str]], list[tuple[str, ...]]]] = {
 class Effect:
     """A main effect or a two-factor interaction, as a factor of time.
 
-    A main effect is the geometric mean speedup from adding the treatment, over all settings of the others. An interaction
-    of a and b is the speedup from a with b over that without b: above 1 they help each other.
+    A main effect is the geometric mean speedup from adding the treatment, over all settings of the others. An
+    interaction of a and b is the speedup from a with b over that without b: above 1 they help each other.
     """
 
     name: str
@@ -118,11 +120,14 @@ class Effect:
     """Whether the arms' variances agreed and were pooled; else the error is that of the blocks' own effects."""
 
 
-def fit_effects(factors: Sequence[str], levels: Floats, logs: Floats, interactions: bool, alpha: float = 0.05) -> list[Effect]:
+def fit_effects(
+    factors: Sequence[str], levels: Floats, logs: Floats, interactions: bool, alpha: float = 0.05
+) -> list[Effect]:
     """Least squares of log time on block terms, main effects and (if asked) two-factor interactions.
 
-    `levels` is -1 or +1 of shape (arms, factors), the baseline among the arms; `logs` is log time of shape (blocks, arms),
-    at least 2 blocks. Effects with the same column are one, named by its first member; what is left is its aliases.
+    `levels` is -1 or +1 of shape (arms, factors), the baseline among the arms; `logs` is log time of shape (blocks,
+    arms), at least 2 blocks. Effects with the same column are one, named by its first member; what is left is its
+    aliases.
     """
     names, columns, aliases = _terms(factors, levels, interactions)
     design = np.column_stack([np.ones(len(levels)), *columns])
@@ -177,7 +182,7 @@ def _terms(
     crossed = {
         f"{a}:{b}": levels[:, i] * levels[:, j] for (i, a), (j, b) in itertools.combinations(enumerate(factors), 2)
     }
-    aliases: dict[str, tuple[str, ...]] = {name: () for name in every}
+    aliases: dict[str, tuple[str, ...]] = dict.fromkeys(every, ())
     columns = dict(every)
     for name, column in crossed.items():
         twin = next((known for known, other in columns.items() if abs(column @ other) == len(column)), None)

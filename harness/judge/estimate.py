@@ -1,6 +1,8 @@
-"""From block differences to an estimate: arrays in, arrays out, the same code for one contrast and for a simulated million.
+"""From block differences to an estimate: arrays in, arrays out, the same code for one contrast and for a simulated
+million.
 
-Every function takes block differences along the last axis, on the log scale: d = log(after) - log(before), one a block.
+Every function takes block differences along the last axis, on the log scale: d = log(after) - log(before), one a
+block.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ ORDER_FROM = 6
 
 @dataclass(frozen=True)
 class Estimate:
-    """Mean block difference with its standard error and degrees of freedom; arrays over contrasts, or scalars of shape ()."""
+    """Mean block difference with its standard error and degrees of freedom; arrays over contrasts, or scalars of
+    shape ().
+    """
 
     center: Floats
     error: Floats
@@ -28,17 +32,20 @@ class Estimate:
     spread: Floats
     """Standard deviation of a block difference, order effect removed."""
     order_effect: Floats
-    """How much more d is in blocks where the treated arm ran late than in those where it ran early; NaN if not fitted."""
+    """How much more d is in blocks where the treated arm ran late than in those where it ran early; NaN if not
+    fitted.
+    """
     order_error: Floats
     blocks: int
 
 
 def estimate(differences: ArrayLike, order: ArrayLike) -> Estimate:
-    """Least squares of d on 1 and z (from `ORDER_FROM` blocks on, where both orders occur twice), on 1 alone otherwise.
+    """Least squares of d on 1 and z (from `ORDER_FROM` blocks on, where both orders occur twice), on 1 alone
+    otherwise.
 
-    `differences` and `order` have shape (..., blocks), at least 2 blocks; order is +1 where the treated arm ran after the
-    baseline's mean position, -1 before, 0 for neither. Blocks are summed in an order that depends neither on their labels
-    nor on which arm is called treated, so that relabelling and swapping change no bit.
+    `differences` and `order` have shape (..., blocks), at least 2 blocks; order is +1 where the treated arm ran after
+    the baseline's mean position, -1 before, 0 for neither. Blocks are summed in an order that depends neither on
+    their labels nor on which arm is called treated, so that relabelling and swapping change no bit.
     """
     d, z = _in_canonical_order(np.asarray(differences, dtype=np.float64), np.asarray(order, dtype=np.float64))
     blocks = d.shape[-1]
@@ -111,7 +118,9 @@ def signed_rank(differences: ArrayLike, alpha: float) -> SignedRank | None:
 
 @lru_cache(maxsize=4096)
 def _signed_rank_cut(blocks: int, alpha: float) -> int | None:
-    """How many Walsh averages to leave out at each end: the largest c with 2 P(W < c) <= alpha, c >= 1; returns c - 1."""
+    """How many Walsh averages to leave out at each end: the largest c with 2 P(W < c) <= alpha, c >= 1; returns c -
+    1.
+    """
     counts = np.zeros(blocks * (blocks + 1) // 2 + 1)
     counts[0] = 1.0
     for rank in range(1, blocks + 1):

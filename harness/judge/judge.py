@@ -90,7 +90,8 @@ def _controlled(contrast: Contrast, comparison: Comparison, controls: Mapping[Pl
         comparison,
         verdict=Word.INVALID,
         beyond_rope=False,
-        reason=f"negative control failed: the baseline differs from itself by {control.difference:+.2%} (p = {control.p:.1g})",
+        reason="negative control failed: the baseline differs from itself "
+        f"by {control.difference:+.2%} (p = {control.p:.1g})",
     )
 
 

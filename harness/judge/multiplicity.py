@@ -1,4 +1,6 @@
-"""Many comparisons at once: the primary family by Holm's step-down over sequential levels, the rest by Benjamini-Hochberg."""
+"""Many comparisons at once: the primary family by Holm's step-down over sequential levels, the rest by
+Benjamini-Hochberg.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ FALSE_DISCOVERY_RATE = 0.10
 def shares(stage_p: ArrayLike, alpha: float, size: int) -> tuple[Floats, NDArray[np.bool_]]:
     """Which comparisons of a family are claimed as different, and the share of its level each of the family gets.
 
-    `stage_p` has shape (..., comparisons): each p-value on the scale of its whole sequence of looks (`stopping.sequence_p`),
-    NaN where it may not be decided now; `size` is the declared size of the family. A claim hands its share on to the others, as in Holm's
-    procedure; over sequential boundaries that are proportional to the level this keeps the family's error (Maurer & Bretz
-    2013). Returns (shares, claimed).
+    `stage_p` has shape (..., comparisons): each p-value on the scale of its whole sequence of looks
+    (`stopping.sequence_p`), NaN where it may not be decided now; `size` is the declared size of the family. A claim
+    hands its share on to the others, as in Holm's procedure; over sequential boundaries that are proportional to the
+    level this keeps the family's error (Maurer & Bretz 2013). Returns (shares, claimed).
     """
     p = np.asarray(stage_p, dtype=np.float64)
     claimed = np.zeros(p.shape, dtype=bool)

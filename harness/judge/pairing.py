@@ -132,7 +132,9 @@ def declared_places(experiment: Experiment, records: Sequence[TrialRecord]) -> l
     found = []
     for workload in dict.fromkeys(experiment.workloads):
         params = [json.loads(record.params_json) for record in records if record.workload == workload]
-        axes = {key: values for key, values in experiment.axes.items() if not params or any(key in each for each in params)}
+        axes = {
+            key: values for key, values in experiment.axes.items() if not params or any(key in each for each in params)
+        }
         for point in itertools.product(*axes.values()):
             found += [Place(each, workload, tuple(zip(axes, point, strict=True))) for each in hardware]
     return found
@@ -157,7 +159,9 @@ def records_by_place(places: Iterable[Place], records: Iterable[TrialRecord]) ->
 
 
 def blocks_of(records: Iterable[TrialRecord]) -> list[Block]:
-    """The blocks of one place in the order in which they were measured, interrupted ones that were run again left out."""
+    """The blocks of one place in the order in which they were measured, interrupted ones that were run again left
+    out.
+    """
     blocks: dict[BlockKey, Block] = {}
     for record in sorted(records, key=lambda record: (record.started_at, record.attempt)):
         if record.kind != Kind.TIMING or record.block_index is None or record.position is None:
@@ -175,7 +179,9 @@ def _was_run_again(block: Block, blocks: Iterable[Block]) -> bool:
     machine = next(iter(block.trials.values())).machine_id
     last = max(other.index for other in blocks if other.session_id == block.session_id)
     return block.index == last and any(
-        other.index == block.index and len(other.trials) > len(block.trials) and next(iter(other.trials.values())).machine_id == machine
+        other.index == block.index
+        and len(other.trials) > len(block.trials)
+        and next(iter(other.trials.values())).machine_id == machine
         for other in blocks
     )
 
@@ -220,7 +226,9 @@ def _contrast(
         together = [treated[0], *baselines]
         outcomes = {record.outcome for record in together}
         members = [ready[record.trial_id] for record in together if record.trial_id in ready]
-        if outcomes <= {Outcome.OK, Outcome.NOT_STEADY} and not (len(members) == len(together) and all(m.steady for m in members)):
+        if outcomes <= {Outcome.OK, Outcome.NOT_STEADY} and not (
+            len(members) == len(together) and all(m.steady for m in members)
+        ):
             unsteady += 1
         elif outcomes == {Outcome.OK}:
             pairs.append(_pair(block, members))
@@ -252,7 +260,11 @@ def _comparable(pairs: list[Pair]) -> tuple[list[Pair], tuple[str, ...]]:
     """Only blocks whose identities are known and agree, and of several versions of the code the one measured last."""
 
     def identity(pair: Pair) -> tuple[str, ...]:
-        return (pair.treated.record.base_env_id, pair.treated.record.code_id, pair.baselines.processes[0].record.code_id)
+        return (
+            pair.treated.record.base_env_id,
+            pair.treated.record.code_id,
+            pair.baselines.processes[0].record.code_id,
+        )
 
     def agrees(pair: Pair) -> bool:
         first, others = pair.treated.record, [process.record for process in pair.baselines.processes]
@@ -276,7 +288,9 @@ def _nothing_measured(own: Sequence[TrialRecord], baseline: Sequence[TrialRecord
     if notes:
         return Obstacle(Word.INVALID, "; ".join(notes), False)
     for who, records in (("", own), ("the baseline did not run: ", baseline)):
-        failed = [record for record in records if record.outcome not in (Outcome.OK, Outcome.DISTURBED, Outcome.CANCELLED)]
+        failed = [
+            record for record in records if record.outcome not in (Outcome.OK, Outcome.DISTURBED, Outcome.CANCELLED)
+        ]
         if failed:
             last = max(failed, key=lambda record: (record.started_at, record.attempt))
             final = last.attempt >= RETRIES.get(last.outcome, 0) and last.outcome is not Outcome.NOT_STEADY

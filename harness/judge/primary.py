@@ -74,7 +74,9 @@ def primary_family(experiment: Experiment, found: Sequence[Contrast], last_look:
 
 
 def _one_family(experiment: Experiment, family: Sequence[Contrast], last_look: bool) -> dict[int, Comparison]:
-    """Verdicts of all arms at all places on one hardware class, measured or not: what was declared is what is corrected for."""
+    """Verdicts of all arms at all places on one hardware class, measured or not: what was declared is what is
+    corrected for.
+    """
     analysis = experiment.analysis
     weights = schedule(analysis.min_blocks, analysis.max_blocks)
     measured: dict[int, Measured] = {}
@@ -104,7 +106,9 @@ def _earlier_ends(contrast: Contrast) -> list[int]:
     return [sum(counts[: index + 1]) for index in range(len(counts) - 1)]
 
 
-def _verdict(experiment: Experiment, measured: Measured, alpha: float, adjusted_p: float, last_look: bool) -> Comparison:
+def _verdict(
+    experiment: Experiment, measured: Measured, alpha: float, adjusted_p: float, last_look: bool
+) -> Comparison:
     """The comparison with its numbers and its word. `alpha` is its share of the family's."""
     analysis, series, look, of = experiment.analysis, measured.series, measured.look, measured.estimate
     center, half, rope = float(of.center), measured.half_width(analysis, alpha), log_rope(analysis.rope)
@@ -145,7 +149,9 @@ def _notes(series: Series, of: Estimate, level: float) -> list[str]:
 
 
 def _decided_words(comparison: Comparison, code: int, rope: float, series: Series) -> str:
-    assert comparison.ci_low is not None and comparison.ci_high is not None and comparison.speedup is not None
+    assert comparison.ci_low is not None
+    assert comparison.ci_high is not None
+    assert comparison.speedup is not None
     if code == EQUIVALENT:
         if comparison.ci_low > 1 or comparison.ci_high < 1:
             direction = word_for(ABOVE if math.log(comparison.speedup) * series.sign > 0 else BELOW, series.metric)
@@ -160,7 +166,9 @@ def _open_words(comparison: Comparison, look: Look, needed: int | None, fewest: 
     if comparison.blocks < fewest:
         have = f"{comparison.blocks} complete blocks; no verdict with fewer than {fewest}"
         return have if exhausted else f"{have}: goes on"
-    found = f"at {comparison.blocks} blocks only changes beyond {comparison.minimal_detectable_effect:.2%} would be found"
+    found = (
+        f"at {comparison.blocks} blocks only changes beyond {comparison.minimal_detectable_effect:.2%} would be found"
+    )
     if not exhausted:
         return f"{found}; next look at {look.next_look} blocks" if look.next_look else f"{found}; goes on"
     return f"{found}; " + (f"about {needed} blocks would decide" if needed else "no reasonable number would decide")

@@ -49,7 +49,9 @@ class Process:
 
 
 def processes(records: Iterable[TrialRecord], windows: Mapping[str, WindowTable]) -> dict[str, Process]:
-    """The processes of these trials by trial id, each with its own steady start; trials without windows are not steady."""
+    """The processes of these trials by trial id, each with its own steady start; trials without windows are not
+    steady.
+    """
     tables = {record.trial_id: (record, slowest_rank(windows.get(record.trial_id, {}))) for record in records}
     by_length: dict[int, list[str]] = {}
     for trial_id, (_, table) in tables.items():
@@ -85,7 +87,9 @@ def _of_one_length(tables: Sequence[tuple[TrialRecord, dict[str, Floats]]]) -> l
     start, ok, rho = np.full(series, count), np.zeros(series, dtype=bool), np.zeros(series)
     if usable.any():
         nothing = np.zeros(0)
-        earliest = [earliest_start(table.get("compiles", nothing), table.get("reserved_bytes", nothing)) for _, table in tables]
+        earliest = [
+            earliest_start(table.get("compiles", nothing), table.get("reserved_bytes", nothing)) for _, table in tables
+        ]
         batch = find_steady_batch(times[usable], np.array(earliest)[usable])
         start[usable], ok[usable], rho[usable] = batch.start, batch.ok, batch.autocorrelation
     return [
@@ -95,6 +99,8 @@ def _of_one_length(tables: Sequence[tuple[TrialRecord, dict[str, Floats]]]) -> l
 
 
 def common_start(together: Sequence[Process]) -> tuple[int, ...]:
-    """Where to cut each of the processes that are compared: at the latest of their starts, as far as their windows allow."""
+    """Where to cut each of the processes that are compared: at the latest of their starts, as far as their windows
+    allow.
+    """
     latest = max(process.start for process in together)
     return tuple(min(latest, process.latest_start) for process in together)

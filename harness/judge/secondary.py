@@ -65,4 +65,6 @@ def _exploratory(experiment: Experiment, series: Series, of: Estimate | None, q:
     if code in (ABOVE, BELOW) and q > FALSE_DISCOVERY_RATE:
         code = UNDECIDED
     reason = "exploratory: not in the declared family"
-    return replace(comparison, verdict=word_for(code, series.metric), reason=reason, adjusted_p=None if math.isnan(q) else q)
+    return replace(
+        comparison, verdict=word_for(code, series.metric), reason=reason, adjusted_p=None if math.isnan(q) else q
+    )

@@ -106,11 +106,13 @@ def empty_comparison(experiment: Experiment, contrast: Contrast, metric: Metric)
     )
 
 
-def numbers(experiment: Experiment, series: Series, of: Estimate | None, half: float | None, alpha: float) -> Comparison:
+def numbers(
+    experiment: Experiment, series: Series, of: Estimate | None, half: float | None, alpha: float
+) -> Comparison:
     """The comparison's numbers, the verdict still open.
 
-    `half` is the half-width of the interval at level 1 - alpha, on the log scale; None where there are too few blocks for
-    one. Without an estimate only before and after are filled in.
+    `half` is the half-width of the interval at level 1 - alpha, on the log scale; None where there are too few blocks
+    for one. Without an estimate only before and after are filled in.
     """
     empty = replace(
         empty_comparison(experiment, series.contrast, series.metric),

@@ -65,9 +65,9 @@ def schedule(min_blocks: int = FEWEST_BLOCKS, max_blocks: int = LOOKS[-1]) -> di
 def look_at(blocks: int, weights: dict[int, float], last_look: bool = False, earlier_ends: Sequence[int] = ()) -> Look:
     """What may be decided with this many complete blocks.
 
-    `weights` is the schedule. Where the budget ends between two looks, half of what the earlier looks have left of alpha is
-    spent there and the other half kept for going on; `earlier_ends` are the numbers of blocks at which earlier sessions
-    ended like that, and each halves what comes after it.
+    `weights` is the schedule. Where the budget ends between two looks, half of what the earlier looks have left of
+    alpha is spent there and the other half kept for going on; `earlier_ends` are the numbers of blocks at which
+    earlier sessions ended like that, and each halves what comes after it.
     """
     share = 0.5 ** sum(1 for end in earlier_ends if end < blocks)
     most = max(weights)
@@ -100,7 +100,9 @@ def sequence_p(p: ArrayLike, weight: ArrayLike) -> Floats:
 
 
 def minimal_detectable_effect(of: Estimate, alpha: ArrayLike, power: float = POWER) -> Floats:
-    """The relative change that this many blocks with this spread find with the given power: (t_alpha/2 + t_power) s / sqrt(B)."""
+    """The relative change that this many blocks with this spread find with the given power: (t_alpha/2 + t_power) s /
+    sqrt(B).
+    """
     return np.asarray(np.expm1((t_quantile(of.freedom, alpha) + stdtrit(of.freedom, power)) * of.error))
 
 

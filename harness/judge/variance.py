@@ -48,7 +48,17 @@ def split_variance(pairs: Sequence[Pair]) -> Split | None:
     window /= max(1 - (tau - 1) / float(counts.mean()), 0.1)
     replicates = float(np.mean([len(pair.baselines.processes) for pair in pairs]))
     own = np.array([math.log(np.mean(np.exp(series))) for series in inside])
-    base = np.array([np.mean([math.log(np.mean(np.exp(log_windows(p, s)))) for p, s in zip(pair.baselines.processes, pair.baselines.starts, strict=True)]) for pair in pairs])
+    base = np.array(
+        [
+            np.mean(
+                [
+                    math.log(np.mean(np.exp(log_windows(p, s))))
+                    for p, s in zip(pair.baselines.processes, pair.baselines.starts, strict=True)
+                ]
+            )
+            for pair in pairs
+        ]
+    )
     between = float(np.var(own - base, ddof=1)) / (1 + 1 / replicates)
     process = max(between - tau * window / float(counts.mean()), 0.0)
     return Split(
@@ -66,7 +76,9 @@ def log_windows(process: Process, start: int) -> Floats:
 
 
 def pooled_autocorrelation(series: Iterable[Floats]) -> float:
-    """Lag-1 autocorrelation over several short series, corrected for their own means: rho + (1 + 3 rho) / n (Kendall 1954)."""
+    """Lag-1 autocorrelation over several short series, corrected for their own means: rho + (1 + 3 rho) / n (Kendall
+    1954).
+    """
     lagged, squares, lengths = 0.0, 0.0, []
     for one in series:
         deviation = one - one.mean()
@@ -80,8 +92,8 @@ def pooled_autocorrelation(series: Iterable[Floats]) -> float:
 def recommended_windows(process: float, window: float, tau: float, process_cost: float, window_cost: float) -> int:
     """Windows a process that give the smallest error for the time spent (variances and costs in any common unit).
 
-    n* = sqrt(cost_process / cost_window * tau * var_window / var_process): the optimum of two-stage sampling (Cochran 1977,
-    10.6); within 5 to 120.
+    n* = sqrt(cost_process / cost_window * tau * var_window / var_process): the optimum of two-stage sampling (Cochran
+    1977, 10.6); within 5 to 120.
     """
     if process <= 0:
         return MOST_WINDOWS if window > 0 else FEWEST_WINDOWS

@@ -12,10 +12,11 @@ UNDECIDED, EQUIVALENT, ABOVE, BELOW = 0, 2, 1, -1
 
 
 def decide(low: ArrayLike, high: ArrayLike, rope: float) -> NDArray[np.int8]:
-    """What intervals of the log difference say: EQUIVALENT inside the region of practical equivalence, ABOVE or BELOW 0.
+    """What intervals of the log difference say: EQUIVALENT inside the region of practical equivalence, ABOVE or BELOW
+    0.
 
-    `rope` is its half-width on the log scale. Equivalence comes first: a difference known to be smaller than what matters
-    is "equivalent", with its sign in the words beside it.
+    `rope` is its half-width on the log scale. Equivalence comes first: a difference known to be smaller than what
+    matters is "equivalent", with its sign in the words beside it.
     """
     low, high = np.asarray(low), np.asarray(high)
     inside = (low > -rope) & (high < rope)

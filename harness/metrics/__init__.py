@@ -26,7 +26,9 @@ PRIMARY = "step_time"
 
 
 def measure(metric: str, record: TrialRecord, kept: WindowTable) -> Measurement | None:
-    """The metric's value for one trial, given its steady windows (columns of `record.Window`); None where it has none."""
+    """The metric's value for one trial, given its steady windows (columns of `record.Window`); None where it has
+    none.
+    """
     definition = METRICS[metric]
     value = definition.compute(record, kept)
     return None if value is None else Measurement(metric=metric, value=value, unit=definition.unit_of(record))

@@ -35,7 +35,9 @@ def data_wait(record: TrialRecord, kept: WindowTable) -> float | None:
 
 
 def time_to_100_steps(record: TrialRecord, kept: WindowTable) -> float | None:
-    """Process start to the hundredth step done: start-up and a hundred mean steps (the warm-up's are part of start-up)."""
+    """Process start to the hundredth step done: start-up and a hundred mean steps (the warm-up's are part of
+    start-up).
+    """
     mean = step_time_mean(record, kept)
     return None if mean is None or record.startup_total_ns is None else record.startup_total_ns + 100 * mean
 
@@ -49,8 +51,12 @@ def _median_per_step(kept: WindowTable, column: str) -> float | None:
 
 
 TIME = (
-    Metric(id="step_time", unit="ns", better="lower", summary="typical step: median window, steady part", compute=step_time),
-    Metric(id="step_time_mean", unit="ns", better="lower", summary="mean step of the steady part", compute=step_time_mean),
+    Metric(
+        id="step_time", unit="ns", better="lower", summary="typical step: median window, steady part", compute=step_time
+    ),
+    Metric(
+        id="step_time_mean", unit="ns", better="lower", summary="mean step of the steady part", compute=step_time_mean
+    ),
     Metric(
         id="step_time_device",
         unit="ns",
@@ -66,7 +72,11 @@ TIME = (
         compute=throughput,
     ),
     Metric(
-        id="data_wait", unit="1", better="lower", summary="share of the time spent waiting for the next batch", compute=data_wait
+        id="data_wait",
+        unit="1",
+        better="lower",
+        summary="share of the time spent waiting for the next batch",
+        compute=data_wait,
     ),
     Metric(
         id="startup_time",
