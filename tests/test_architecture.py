@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "judge": CORE | {"metrics", "steady"},
     "report": CORE | {"metrics", "judge"},
     "simulate": CORE | {"identity", "steady", "store", "metrics", "judge"},
+    "selftest": CORE | {"steady", "judge", "simulate"},
     "doctor": PARENT | {"nvml"},
     "diagnose": CORE | {"metrics", "judge"},
 }
@@ -80,6 +81,7 @@ NEVER: dict[str, set[str]] = {
     "judge": {"torch", "harness.store", "harness.report"},
     "report": {"torch", "harness.store", "harness.launch"},
     "simulate": {"torch"},
+    "selftest": {"torch"},
     "commands": {"torch"},
 }  # fmt: skip
 """What a part never imports, inside functions neither."""
