@@ -5,8 +5,9 @@
 """
 
 from harness.store.compact import compact
+from harness.store.finding import Finding
 from harness.store.schema import ENVIRONMENTS, SCHEMA_VERSION, STEPS, TELEMETRY, TRIALS
-from harness.store.store import Finding, Store
+from harness.store.store import Store
 from harness.store.verify import quarantine, verify
 
 __all__ = [

@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from harness.identity import environment_id as name_environment
@@ -20,33 +18,12 @@ from harness.record import Fact, Sample, TrialRecord, Window
 from harness.spec import UsageError
 from harness.store import files, parquet
 from harness.store.bundle import COMPACT, SIBLINGS, read_rows, read_sibling
-from harness.store.schema import COLUMN_TYPES, TABLES, is_optional, to_rows, to_table
+from harness.store.columns import Columns, split_by_trial
+from harness.store.finding import Finding
+from harness.store.schema import to_rows, to_table
 
 FOLDERS = ("trials", "steps", "telemetry", "environments", "specs")
 TEXT_SEAL = b"# SHA-256 of the lines above: "
-
-Columns = dict[str, npt.NDArray[np.generic]]
-"""The rows of one trial by column: int64 where the value is always known, float64 with NaN where it may be unknown."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One file that is not as it should be, and why."""
-
-    path: str
-    """Relative to the results folder."""
-    kind: str
-    """leftover, orphan, duplicate, foreign: harmless; empty, truncated, altered, unreadable, missing, newer: a loss."""
-    reason: str
-
-    @classmethod
-    def of(cls, path: Path, damage: parquet.Damaged) -> Finding:
-        return cls(path=str(path), kind=damage.kind, reason=damage.reason)
-
-    @property
-    def harmless(self) -> bool:
-        """Whether every result can still be read."""
-        return self.kind in ("leftover", "orphan", "duplicate", "foreign")
 
 
 @dataclass(frozen=True)
@@ -213,11 +190,16 @@ class Store:
         return self.root / folder / f"{stem}.parquet"
 
     def _refresh(self) -> None:
-        """Read the files in trials/ that are new, again if a compaction took some away meanwhile."""
+        """Read the files in trials/ that are new.
+
+        Again if the folder has changed meanwhile: a listing taken while a compaction runs may miss both a file that was
+        merged and the file it was merged into.
+        """
         for _ in range(10):
             try:
                 self._read_new_files()
-                break
+                if self._trial_files.keys() == set(stems(self.root / "trials")):
+                    break
             except FileNotFoundError:
                 continue
             except PermissionError as error:
@@ -282,7 +264,7 @@ class Store:
             return self._compacted[folder, stem]
         rows = self._trial_files[stem].table
         table = read_sibling(self.root, folder, stem, rows) if rows is not None else None
-        split = {} if table is None else dict(_split_by_trial(folder, table))
+        split = {} if table is None else dict(split_by_trial(folder, table))
         if stem.startswith(COMPACT):
             self._compacted[folder, stem] = split
         return split
@@ -292,34 +274,6 @@ def _parquet_files(folder: Path) -> Iterator[os.DirEntry[str]]:
     if folder.is_dir():
         with os.scandir(folder) as entries:
             yield from (each for each in entries if each.name.endswith(".parquet") and not each.name.startswith("."))
-
-
-def _to_columns(folder: str, table: pa.Table) -> Columns:
-    schema, row_type = TABLES[folder]
-    hints = COLUMN_TYPES[row_type]
-    defaults = {each.name: each.default for each in dataclasses.fields(row_type)}
-    columns: Columns = {}
-    for name in schema.names:
-        if name == "trial_id":
-            continue
-        may_be_unknown = is_optional(hints[name])
-        if name in table.column_names:
-            column = table.column(name)
-            columns[name] = (column.cast(pa.float64()) if may_be_unknown else column).to_numpy()
-        else:
-            columns[name] = np.full(table.num_rows, np.nan if may_be_unknown else defaults[name])
-    return columns
-
-
-def _split_by_trial(folder: str, table: pa.Table) -> Iterator[tuple[str, Columns]]:
-    """The rows of a compact file by trial; the rows of a trial lie together."""
-    if table.num_rows == 0:
-        return
-    columns = _to_columns(folder, table)
-    ids = np.asarray(table.column("trial_id").to_pylist(), dtype=object)
-    starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))
-    for start, end in zip(starts, [*starts[1:], len(ids)], strict=True):
-        yield ids[start], {name: values[start:end] for name, values in columns.items()}
 
 
 def seal_text(text: str) -> bytes:

@@ -14,8 +14,9 @@ from harness.record import Fact
 from harness.spec import UsageError
 from harness.store import files, parquet
 from harness.store.bundle import COMPACT, SIBLINGS, read_rows, read_sibling, trial_ids
+from harness.store.finding import Finding
 from harness.store.schema import to_rows
-from harness.store.store import FOLDERS, Finding, text_is_sealed
+from harness.store.store import FOLDERS, text_is_sealed
 
 Rows = dict[str, pa.Table]
 """By stem, of the rows in trials/ the columns that tell what lies beside them."""
