@@ -62,10 +62,10 @@ def make_trial(
     input: str = "loader",
     prove: str = "",
     threads: int = 1,
-    measure: Measure = SHORT,
+    kind: Kind = Kind.PREPARE,
     **params: Scalar,
 ) -> Trial:
-    """A tiny trial of an arm, its data made in (and shared through) `folder`; `prove` names a foreign treatment to try."""
+    """A tiny trial of an arm, its data made in and shared through `folder`; `prove`: foreign treatments to try."""
     work = registry().workload(workload)
     values = {**work.presets["tiny"], **params}
     data = work.prepare(folder / "data", None, 0, **values) if work.prepare else None
@@ -84,8 +84,8 @@ def make_trial(
             data_digest="",
             device="cpu",
             arm=own,
-            kind=Kind.TIMING,
-            measure=measure,
+            kind=kind,
+            measure=SHORT,
         ),
         cell_id="c",
         is_baseline=not own.uses,
