@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,9 @@ from harness.report.privacy import Filter
 from harness.spec import Kind, Scalar
 
 DETAILED = 40
-"""So many comparisons get figures and tables of their own: the first of the table that have a block."""
+WINDOWS_DRAWN = 30_000
+"""At most so many comparisons get figures and tables of their own, and with at most so many windows in all: the first
+of the table that have a block. So a report stays small enough to send."""
 
 MEMORY_METRIC = "peak_memory"
 """What the table's memory column shows."""
@@ -84,7 +86,7 @@ class Row:
     trials: tuple[TrialRecord, ...]
     """The treated arm's timing trials, in the order of blocks."""
     baseline_trials: tuple[TrialRecord, ...]
-    detailed: bool
+    detailed: bool = False
     """Whether it has figures and tables of its own."""
 
     @property
@@ -117,9 +119,17 @@ class ReportData:
         """The primary comparisons in the table's order: places as they first appear, arms as judged."""
         primary = [each for each in self.judgement.comparisons if each.primary]
         ordered = sorted(primary, key=lambda each: self._place_order[self.place_of(each)])
-        with_blocks = [index for index, each in enumerate(ordered) if each.points]
-        detailed = frozenset(with_blocks[:DETAILED])
-        return tuple(self._row(index, each, index in detailed) for index, each in enumerate(ordered))
+        return self._marked(tuple(self._row(index, each) for index, each in enumerate(ordered, 1)))
+
+    def _marked(self, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        """The same rows; the first that have blocks are marked for figures of their own."""
+        marked, left, windows = [], DETAILED, WINDOWS_DRAWN
+        for row in rows:
+            trials = (*row.trials, *row.baseline_trials) if row.comparison.points else ()
+            windows -= sum(len(self.windows.get(each.trial_id, {}).get("host_ns", ())) for each in trials)
+            left -= bool(trials)
+            marked.append(replace(row, detailed=bool(trials) and left >= 0 and windows >= 0))
+        return tuple(marked)
 
     @cached_property
     def detailed(self) -> tuple[Row, ...]:
@@ -208,18 +218,17 @@ class ReportData:
             found.setdefault((place, each.arm), []).append(each)
         return {key: tuple(sorted(trials, key=_order)) for key, trials in found.items()}
 
-    def _row(self, number: int, comparison: Comparison, detailed: bool) -> Row:
+    def _row(self, number: int, comparison: Comparison) -> Row:
         place = self.place_of(comparison)
         others = self._secondary.get((place, comparison.arm), ())
         return Row(
-            number=number + 1,
+            number=number,
             place=place,
             comparison=comparison,
             memory=next((each for each in others if each.metric == MEMORY_METRIC), None),
             others=others,
             trials=self._trials_by_cell.get((place, comparison.arm), ()),
             baseline_trials=self._trials_by_cell.get((place, comparison.baseline), ()),
-            detailed=detailed,
         )
 
 

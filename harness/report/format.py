@@ -107,6 +107,11 @@ def _quantity(value: float | None, name: str, size: float, relative: float | Non
     return f"{number}{SPACE}{name}".rstrip()
 
 
+def time_scale(largest_ns: float) -> tuple[str, float]:
+    """The unit that suits a time, and its size in nanoseconds."""
+    return _scale(largest_ns, "ns")
+
+
 def _scale(largest: float, unit: str) -> tuple[str, float]:
     scales = SCALES.get(unit.lower(), ((unit, 1.0),))
     return next((scale for scale in reversed(scales) if largest >= scale[1]), scales[0])
@@ -117,12 +122,21 @@ def percent(share: float | None, digits: int = 2) -> str:
     return UNKNOWN if share is None else f"{significant(share * 100, digits)}{SPACE}%"
 
 
+def change(ratio: float) -> str:
+    """A ratio as a relative change with its sign: 0.63 -> "−37 %"."""
+    relative = 100 * (ratio - 1)
+    if abs(relative) < 0.05:
+        return "unchanged"
+    return f"{'+' if relative > 0 else ''}{fixed(relative, 1 if abs(relative) < 10 else 0)}{SPACE}%"
+
+
 def level(value: float | None) -> str:
     """An interval's level, two digits of what is missing to one: 0.9936 -> "99.36 %"."""
     if value is None or not 0 < value < 1:
         return UNKNOWN
     places = max(0, -math.floor(math.log10(1 - value) + 1e-9) - 1)
-    return f"{fixed(value * 100, places).rstrip('0').rstrip('.')}{SPACE}%"
+    text = fixed(value * 100, places)
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}{SPACE}%"
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

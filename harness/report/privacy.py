@@ -58,6 +58,8 @@ SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
 IPV6 = re.compile(r"(?<![\w:.])[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}(?![\w:])", re.I)
 IPV4 = re.compile(r"(?<![\w.=-])\d{1,3}(?:\.\d{1,3}){3}(?![\w-]|\.\d)")
 VERSION_BEFORE = re.compile(r"(?:version|cudnn|cublas|nccl|driver|release|build|cuda|v|==|-)\W{0,3}$", re.I)
+HEXADECIMAL = re.compile(r"[0-9a-f-]*")
+"""Identifiers: nothing in them can be an address or a secret."""
 UNPRINTED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that a reader does not see or that turn the text around; line feeds and tabs are kept."""
 
@@ -78,9 +80,10 @@ class Filter:
 
     def _text(self, text: str, most: int, may_hold_addresses: bool) -> str:
         text = printable(capped(text, 50 * LONGEST_TEXT))
-        for pattern, replacement in SECRETS:
+        plain = HEXADECIMAL.fullmatch(text) is not None
+        for pattern, replacement in () if plain else SECRETS:
             text = pattern.sub(replacement, text)
-        if may_hold_addresses:
+        if not plain and may_hold_addresses:
             text = IPV4.sub(_hidden_address, IPV6.sub(_hidden_address, text))
         if self._words:
             text = self._words.sub("[private]", text)
@@ -89,22 +92,31 @@ class Filter:
     def clean(self, value: Value, field: str = "") -> Value:
         """The same value with every text in it cleaned: dataclasses, mappings and sequences to any depth."""
         cleaned: Any = value
-        if isinstance(value, Fact):
+        if value is None or isinstance(value, int | float | enum.Enum):
+            return value
+        if isinstance(value, str):
+            longest = LONGEST_TEXT if field in LONG_TEXTS else LONGEST_NAME
+            cleaned = value if field.endswith(STAYS_JSON) else self.text(value, longest)
+        elif isinstance(value, Fact):
             cleaned = self._fact(value)
-        elif isinstance(value, str) and not isinstance(value, enum.Enum):
-            long = LONGEST_TEXT if field in LONG_TEXTS else LONGEST_NAME
-            cleaned = value if field.endswith(STAYS_JSON) else self.text(value, long)
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            changes = {
-                each.name: self.clean(getattr(value, each.name), each.name) for each in dataclasses.fields(value)
-            }
-            cleaned = dataclasses.replace(value, **changes)
+            cleaned = self._record(value)
         elif isinstance(value, Mapping):
             cleaned = {self.clean(key): self.clean(each, field) for key, each in value.items()}
         elif isinstance(value, tuple | list):
             cleaned = tuple(self.clean(each, field) for each in value)
         result: Value = cleaned
         return result
+
+    def _record(self, record: Any) -> Any:
+        """A dataclass with the fields replaced that cleaning changes."""
+        changes = {}
+        for each in dataclasses.fields(record):
+            value = getattr(record, each.name)
+            cleaned = self.clean(value, each.name)
+            if cleaned is not value:
+                changes[each.name] = cleaned
+        return dataclasses.replace(record, **changes) if changes else record
 
     def facts(self, facts: Sequence[Fact]) -> tuple[Fact, ...]:
         """The facts that may be published, cleaned."""

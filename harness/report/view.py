@@ -19,8 +19,8 @@ class Cell:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The text in pieces between which a line may break: after a plus sign or an opening parenthesis."""
-        return tuple(re.split(r"(?<=[+(])(?=.)", self.text))
+        """The text in pieces between which a line may break: inside names such as `a_b+c(d=e)`, not inside words."""
+        return tuple(re.split(r"(?<=[A-Za-z0-9)][+(_=,])(?=\S)", self.text))
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,6 @@ class Panel:
 
 def table(caption: str, columns: str, rows: Sequence[Sequence[str | Cell]], style: str = "") -> Table:
     """A plain table from texts. Columns are separated by "|"; one that starts with "#" holds numbers."""
-    heads = tuple(Column(title.strip().lstrip("#"), title.strip().startswith("#")) for title in columns.split("|"))
+    heads = tuple(Column(title.strip("# "), title.strip().startswith("#")) for title in columns.split("|"))
     cells = tuple(tuple(each if isinstance(each, Cell) else Cell(each) for each in row) for row in rows)
-    return Table(caption, heads, (Group(cells),), style)
+    return Table(caption, heads, (Group(cells),), style or ("pairs" if len(heads) == 2 else ""))

@@ -19,6 +19,7 @@ import pytest
 
 from harness.judge.types import BlockPoint, Comparison, Judgement, Threat, Word
 from harness.record import Fact, Outcome, TrialRecord
+from harness.report import page
 from harness.report.data import ReportContext
 from harness.spec import Analysis, Experiment
 
@@ -295,7 +296,12 @@ def thousand() -> Case:
             effect = 0.9 + 0.02 * arm
             verdict = Word.FASTER if effect > 1.01 else Word.SLOWER
             lab.compare(
-                f"workload_{workload:02d}", f"treatment_{arm:02d}(level={arm})", effect, verdict, memory=0.8, blocks=4
+                f"workload_{workload:02d}",
+                f"treatment_{arm:02d}(level={arm})",
+                effect,
+                verdict,
+                memory=0.8,
+                blocks=28 if workload == 0 else 4,
             )
     experiment = Experiment(
         question="What of all this helps?", workloads=tuple(f"workload_{index:02d}" for index in range(20))
@@ -310,6 +316,11 @@ def thousand() -> Case:
 @pytest.fixture(scope="session")
 def varied_case() -> Case:
     return varied()
+
+
+@pytest.fixture(scope="session")
+def varied_html(varied_case: Case) -> str:
+    return page.render(*varied_case.arguments())
 
 
 @pytest.fixture(scope="session")

@@ -92,7 +92,7 @@ def _sentence(row: Row, where: str) -> tuple[Piece, ...]:
     basis = f" on {where}, over {count(comparison.blocks, 'block')}."
     by_verdict = {
         Word.INVALID: (Piece(f"No valid answer for {subject}: {_reason(comparison)}."),),
-        Word.NOT_RUN: (Piece(f"{subject[0].upper()}{subject[1:]} was not run: {_reason(comparison)}."),),
+        Word.NOT_RUN: (Piece(f"Not run: {subject} ({_reason(comparison)})."),),
         Word.INCONCLUSIVE: (
             Piece(f"No verdict yet for {subject}: measured at "),
             Piece(f"{_number(comparison)}{SPACE}×", strong=True),

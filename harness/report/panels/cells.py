@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from harness.record import TrialRecord
-from harness.report.data import DETAILED, ReportData, Row, column, median, passed
+from harness.report.data import DETAILED, WINDOWS_DRAWN, ReportData, Row, column, median, passed
 from harness.report.figures import Drawing, picture
 from harness.report.format import (
     GLYPHS,
@@ -74,6 +74,7 @@ class Details:
     """The section."""
 
     rule: str
+    """Which comparisons are shown, and what becomes of the others."""
     comparisons: tuple[Detail, ...]
 
 
@@ -82,8 +83,10 @@ def panel(data: ReportData) -> Panel | None:
     if not data.detailed:
         return None
     rest = data.undetailed_count
+    shown = len(data.detailed)
     rule = (
-        f"These are the first {DETAILED} comparisons of the table that have a complete block. "
+        f"These are the first {shown} comparisons of the table that have a complete block (at most {DETAILED}, and "
+        f"at most {WINDOWS_DRAWN} windows). "
         f"{count(rest, 'further comparison')} with blocks stand in the table only; their windows are in the "
         "Parquet files under results/steps."
         if rest

@@ -7,7 +7,7 @@ from harness.record import TrialRecord
 from harness.report.data import Place, ReportData, Row, column
 from harness.report.format import (
     UNKNOWN,
-    fixed,
+    change,
     interval,
     level,
     look,
@@ -137,15 +137,12 @@ def _memory(memory: Comparison | None, brief: bool) -> Cell:
     after = quantities([memory.before, memory.after], memory.unit)[1]
     if brief or not memory.before:
         return Cell(after)
-    change = memory.after / memory.before - 1
-    sign = "+" if change > 0 else ""
-    same = abs(change) < 0.0005
-    return Cell(after, "unchanged" if same else f"{sign}{fixed(change * 100, 1 if abs(change) < 0.1 else 0)}\u00a0%")
+    return Cell(after, change(memory.after / memory.before))
 
 
 def _blocks(comparison: Comparison) -> Cell:
     dropped = f"{comparison.dropped_blocks} discarded" if comparison.dropped_blocks else ""
-    return Cell(str(comparison.blocks), dropped)
+    return Cell(str(comparison.blocks or "none"), dropped)
 
 
 def _relative(comparison: Comparison) -> float | None:

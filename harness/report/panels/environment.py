@@ -119,7 +119,7 @@ def _runtime(data: ReportData) -> tuple[Table | None, Table | None]:
     by_arm = table(
         "Read back in the processes: what differs between arms", "fact | baseline | other arms", differing, "wordy"
     )
-    same = table("Read back in the processes: equal in all arms", "fact | value", equal, "wordy")
+    same = table("Read back in the processes: equal in all arms", "fact | value", equal)
     return by_arm if differing else None, same if equal else None
 
 

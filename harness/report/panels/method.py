@@ -90,4 +90,4 @@ def _verdicts(rope: str) -> Table:
         Word.NOT_RUN: "skipped, failed, or present on one side only; the reason says which",
     }
     rows = [(verdict_text(verdict), condition) for verdict, condition in conditions.items()]
-    return table("Verdicts, in the order in which they are evaluated", "verdict | condition", rows, "wordy")
+    return table("Verdicts, in the order in which they are evaluated", "verdict | condition", rows)

@@ -24,7 +24,7 @@ from harness.report.figures import (
     ratio_range,
     rope_band,
 )
-from harness.report.format import count, interval, look, quantities, speedup
+from harness.report.format import change, count, interval, look, quantities, speedup
 from harness.report.view import FigureView, Panel, table
 
 PLOTTED = 24
@@ -63,7 +63,7 @@ def panel(data: ReportData) -> Panel | None:
             speedup(point.speedup, point.row.comparison.ci_low, point.row.comparison.ci_high),
             interval(point.row.comparison.ci_low, point.row.comparison.ci_high),
             *_memory(point.row),
-            f"{(point.memory - 1) * 100:+.1f}\u00a0%".replace("-", "\u2212"),
+            change(point.memory),
         )
         for index, point in enumerate(points, 1)
     ]

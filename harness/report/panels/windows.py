@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -13,9 +14,10 @@ from matplotlib.ticker import MaxNLocator
 from harness.record import TrialRecord
 from harness.report.data import Arrays, ReportData, Row, passed
 from harness.report.figures import BAND, COLOURS, INK, MUTED, axes_at, canvas
-from harness.report.format import SCALES, fixed, look, quantities
+from harness.report.format import look, significant, time_scale
 from harness.report.view import FigureView, Picture, Table, table
 
+Array = npt.NDArray[np.float64]
 WIDTH, HEIGHT = 340, 240
 
 
@@ -71,39 +73,55 @@ def draw(row: Row, baseline: list[Process], treated: list[Process]) -> Figure:
 def _draw_arm(axes: Axes, name: str, arm: list[Process], blocks: list[tuple[str, int]], colour: str) -> None:
     """One arm's windows; every other block is shaded."""
     longest = max((max(process.times) for process in arm), default=1.0)
-    unit, size = next((scale for scale in reversed(SCALES["ns"]) if longest >= scale[1]), SCALES["ns"][0])
+    unit, size = time_scale(longest)
     for index in range(0, len(blocks), 2):
         axes.axvspan(index, index + 1, color=BAND, linewidth=0)
-    for index, block in enumerate(blocks):
-        mine = [process for process in arm if process.block == block]
-        for place, process in enumerate(mine):
-            start, width = index + (place + 0.08) / len(mine), 0.84 / len(mine)
-            x = np.linspace(start, start + width, len(process.times))
-            axes.plot(x, np.asarray(process.times) / size, color=colour, linewidth=1.1, solid_joinstyle="round")
+    x, y = _lines(arm, blocks)
+    axes.plot(x, y / size, color=colour, linewidth=1.1, solid_joinstyle="round")
     axes.set_xlim(0, max(1, len(blocks)))
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.set_title(f"{name}, {unit} a step", loc="left", fontsize=10.5, color=MUTED, pad=4)
 
 
+def _lines(arm: list[Process], blocks: list[tuple[str, int]]) -> tuple[Array, Array]:
+    """All processes as one line, broken between them: a block is one wide, its processes share it."""
+    x: list[Array] = [np.empty(0)]
+    y: list[Array] = [np.empty(0)]
+    for index, block in enumerate(blocks):
+        mine = [process for process in arm if process.block == block]
+        for place, process in enumerate(mine):
+            start, width = index + (place + 0.08) / len(mine), 0.84 / len(mine)
+            x += [np.linspace(start, start + width, len(process.times)), np.array([np.nan])]
+            y += [np.asarray(process.times), np.array([np.nan])]
+    return np.concatenate(x), np.concatenate(y)
+
+
 def view(row: Row, baseline: list[Process], treated: list[Process], picture: Picture) -> FigureView:
-    """The windows with their words, and per process the numbers."""
+    """The windows with their words, and their numbers by block."""
     many = sum(len(process.times) for process in [*baseline, *treated])
     return FigureView(
         pictures=(picture,),
         alternative=f"Time per step of all {many} windows: the baseline above, {row.arm} below, block by block. "
-        "Medians, least and greatest of every process are in the table below the figure.",
-        caption=f"Every window ({many}), warm-up excluded: a line a process, blocks side by side. The two axes differ.",
-        numbers=(_numbers("Processes of the baseline", baseline), _numbers(f"Processes of {row.arm}", treated)),
+        "Medians, least and greatest of every block are in the table below the figure.",
+        caption=f"Time per step in each of {many} windows, by block and process.",
+        numbers=(_numbers(row, baseline, treated),),
     )
 
 
-def _numbers(caption: str, arm: list[Process]) -> Table:
+def _numbers(row: Row, baseline: list[Process], treated: list[Process]) -> Table:
+    """By block and arm: how many windows, their median, least and greatest."""
+    longest = max(time for process in [*baseline, *treated] for time in process.times)
+    unit, size = time_scale(longest)
     rows = []
-    for process in arm:
-        times = np.asarray(process.times)
-        texts = quantities([float(np.median(times)), float(times.min()), float(times.max())], "ns")
-        spread = fixed(100 * float(times.std()) / float(times.mean()), 1) + "\u00a0%"
-        block, place = process.block[1] + 1, (process.trial.position or 0) + 1
-        rows.append((str(block), str(place), str(len(times)), *texts, spread))
-    columns = "block | # place in block | # windows | # median | # least | # greatest | # sd / mean"
-    return table(caption, columns, rows)
+    for block in sorted({process.block for process in [*baseline, *treated]}):
+        cells = [str(block[1] + 1)]
+        for arm in (baseline, treated):
+            times = np.array([time for process in arm if process.block == block for time in process.times]) / size
+            known = len(times) > 0
+            values = (float(np.median(times)), float(times.min()), float(times.max())) if known else (None,) * 3
+            cells += [str(len(times) or "none"), *(significant(value, 4) for value in values)]
+        rows.append(cells)
+    columns = " | ".join(
+        f"# {arm} {what}" for arm in ("baseline", "treated") for what in ("windows", "median", "least", "most")
+    )
+    return table(f"Windows of {row.arm} and its baseline, {unit} a step, by block", f"block | {columns}", rows)

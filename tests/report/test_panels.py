@@ -1,0 +1,173 @@
+"""The panels' own arithmetic and words."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.judge.types import Word
+from harness.record import Fact, Outcome, TrialRecord
+from harness.report.format import SPACE
+from harness.report.page import report_data
+from harness.report.panels import answer, comparisons, counts, environment, matrix, threats, windows
+
+
+@pytest.fixture(scope="module")
+def varied_data(varied_case):
+    return report_data(*varied_case.arguments())
+
+
+def data_with(case, **changes):
+    return report_data(*replace(case, judgement=replace(case.judgement, **changes)).arguments())
+
+
+# ------------------------------------------------------------------------------------------------ answer
+
+
+def test_the_leading_comparison_is_the_strongest_of_the_first_verdict_found(varied_data):
+    lead = answer.lead_row(varied_data.rows)
+    assert lead.comparison.verdict == Word.FASTER
+    assert lead.comparison.speedup == max(
+        row.comparison.speedup for row in varied_data.rows if row.comparison.verdict == Word.FASTER
+    )
+    slower = tuple(row for row in varied_data.rows if row.comparison.verdict == Word.SLOWER)
+    assert answer.lead_row(slower).arm == "omp_threads(n=1)"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (Word.FASTER, "With amp_bf16+channels_last, resnet50 trains 2.1"),
+        (Word.SLOWER, "With amp_bf16+channels_last, resnet50 trains 2.1"),
+        (Word.EQUIVALENT, "amp_bf16+channels_last makes no practical difference to resnet50 training: 2.1"),
+        (Word.INCONCLUSIVE, "No verdict yet for amp_bf16+channels_last in resnet50 training: measured at 2.1"),
+        (Word.INVALID, "No valid answer for amp_bf16+channels_last in resnet50 training: because"),
+        (Word.NOT_RUN, "Not run: amp_bf16+channels_last in resnet50 training (because)."),
+    ],
+)
+def test_the_answer_says_every_verdict(single_case, altered, verdict, expected):
+    case = altered(single_case, lambda each: replace(each, verdict=verdict, reason="because.", blocks_needed=5))
+    shown = answer.panel(report_data(*case.arguments())).content
+    sentence = "".join(piece.text for piece in shown.sentence)
+    assert sentence.startswith(expected)
+    assert ("About 5" in sentence) == (verdict == Word.INCONCLUSIVE)
+
+
+def test_a_report_of_nothing_says_so(single_case):
+    shown = answer.panel(data_with(single_case, comparisons=())).content
+    assert shown.sentence[0].text.startswith("Nothing was compared")
+
+
+# ------------------------------------------------------------------------------------------------ counts and threats
+
+
+def test_verdicts_and_outcomes_are_counted(varied_data):
+    shown = counts.panel(varied_data).content
+    assert [chip.text for chip in shown.chips] == [
+        *("4 faster", "3 slower", "1 equivalent", "1 inconclusive", "1 invalid", "2 not run")
+    ]
+    assert (
+        "Trials and skips by outcome: 171 ok, 1 disturbed, 1 not applicable, 1 out of host memory." in shown.sentences
+    )
+    (failures,) = shown.tables
+    rows = {row[0].text: row for group in failures.groups for row in group.rows}
+    assert rows["loader_workers(workers=2)"][2].text == "3"
+    assert rows["loader_workers(workers=2)"][3].style == "error"
+    assert rows["channels_last"][2].text == "none"
+    assert rows["amp_bf16"][3].style == "absent"
+
+
+def test_threats_stand_worst_first_and_unreadable_facts_are_one(varied_case):
+    facts = (*varied_case.facts, Fact(path="gpu.driver", value=None, state="denied", kind="identity"))
+    shown = threats.panel(report_data(*replace(varied_case, facts=facts).arguments())).content
+    assert [each.severity for each in shown] == ["warning", "note", "note"]
+    assert "gpu.driver" in shown[-1].text
+
+
+# ------------------------------------------------------------------------------------------------ table, matrix, CSV
+
+
+def test_the_memory_column_shows_the_arm_and_its_change(varied_data):
+    table = comparisons.comparison_table(varied_data)
+    rows = {row[0].text: row for row in table.groups[0].rows}
+    assert rows["plain PyTorch"][3].text == "1.00"
+    assert (rows["amp_bf16"][6].text, rows["amp_bf16"][6].detail) == (f"0.945{SPACE}GiB", f"\u221237{SPACE}%")
+    assert rows["slowdown(percent=5)"][6].detail == "unchanged"
+    assert rows["slowdown(percent=5)"][3].style == "worse"
+    assert rows["amp_bf16"][3].style == "better"
+    assert rows["amp_bf16"][7].text == f"92{SPACE}%"
+
+
+def test_means_are_geometric_over_the_valid_cells_with_both_counts(single_case):
+    first = next(each for each in single_case.judgement.comparisons if each.primary)
+    cells = [("a", 2.0, Word.FASTER), ("b", 0.5, Word.SLOWER), ("c", 8.0, Word.FASTER), ("d", 64.0, Word.INVALID)]
+    made = tuple(replace(first, workload=name, speedup=ratio, verdict=verdict) for name, ratio, verdict in cells)
+    made += (replace(first, workload="e", speedup=None, before=None, after=None, verdict=Word.NOT_RUN, points=()),)
+    table = matrix.panel(data_with(single_case, comparisons=made)).content
+    (row,) = table.groups[0].rows
+    assert [column.title for column in table.columns] == ["Treatment", "a", "b", "c", "d", "e", "Geometric mean"]
+    assert (row[-1].text, row[-1].detail) == ("2.00", "over 3 of 5")  # (2 * 0.5 * 8) ** (1/3)
+    assert row[1].style == "better shade-4"
+    assert row[2].style == "worse shade-4"
+    assert row[4].style == "error"
+    assert "not run" in row[5].text.replace(SPACE, " ")
+
+
+def test_hardware_classes_are_told_apart(single_case):
+    first = next(each for each in single_case.judgement.comparisons if each.primary)
+    other = tuple(replace(each, hardware_id="h2", device="NVIDIA H200") for each in single_case.trials)
+    comparisons_made = (replace(first, hardware_id="h" + 63 * "9"), replace(first, hardware_id="h2"))
+    case = replace(single_case, trials=(*single_case.trials, *other))
+    data = data_with(case, comparisons=comparisons_made)
+    assert [place.hardware for place in data.places] == ["cpu h9999999", "NVIDIA H200 h2"]
+    assert [len(row.trials) for row in data.rows] == [6, 6]
+
+
+def test_csv_cells_that_a_spreadsheet_would_run_are_guarded(single_case, altered):
+    case = altered(
+        single_case, lambda each: replace(each, arm="=cmd|'/C calc'!A0", reason='say "no", +1', workload="@x")
+    )
+    rows = list(csv.DictReader(io.StringIO(comparisons.comparisons_csv(report_data(*case.arguments())))))
+    assert rows[0]["arm"] == "'=cmd|'/C calc'!A0"
+    assert rows[0]["workload"] == "'@x"
+    assert rows[0]["reason"] == 'say "no", +1'
+    assert float(rows[0]["speedup"]) == pytest.approx(2.14, rel=0.02)
+    assert rows[0]["blocks"] == "6"
+    assert comparisons.csv_field(-1.5) == "-1.5"
+    assert comparisons.csv_field(None) == ""
+
+
+# ------------------------------------------------------------------------------------------------ windows, environment
+
+
+def test_several_ranks_count_as_the_slowest_of_each_window(single_case):
+    data = report_data(*single_case.arguments())
+    trial = TrialRecord(trial_id="t", block_index=0, session_id="s", outcome=Outcome.OK)
+    columns = {
+        "host_ns": np.array([100, 200, 330, 180]),
+        "step_count": np.array([10, 10, 10, 10]),
+        "rank": np.array([0, 0, 1, 1]),
+        "window_index": np.array([0, 1, 0, 1]),
+    }
+    (process,) = windows.processes(replace(data, windows={"t": columns}), [trial])
+    assert process.times == (33.0, 20.0)
+    assert windows.processes(replace(data, windows={}), [trial]) == []
+
+
+def test_what_an_arm_changes_and_what_differs_between_environments_is_marked(varied_case):
+    other = tuple(replace(fact, value="2.15.0") if fact.path == "torch.version" else fact for fact in varied_case.facts)
+    context = replace(varied_case.context, environments={"n1": varied_case.facts, "n2": other})
+    shown = environment.panel(report_data(*replace(varied_case, context=context).arguments())).content
+    between, by_arm = shown.open_tables[1:]
+    assert [[cell.text for cell in row] for row in between.groups[0].rows] == [
+        ["≠ torch.version", "2.14.0+cpu", "2.15.0"]
+    ]
+    (row,) = by_arm.groups[0].rows
+    assert [cell.text for cell in row[:2]] == ["≠ torch.autocast", "False"]
+    assert "amp_bf16: True" in row[2].text
+    values = {row[0].text: row[1].text for row in shown.open_tables[0].groups[0].rows}
+    assert values["cpu.microcode"] == "absent"
