@@ -1,4 +1,4 @@
-"""BERT-Base on text, as transformers builds it: masked tokens in documents of varying length, so part of the work is padding."""
+"""BERT-Base on text, as transformers builds it: masked tokens in documents of varying length, with padding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def model(
     dropout: float,
     **_others: Any,
 ) -> torch.nn.Module:
-    """Build the masked language model with the library's default configuration, but for the sizes and the dropout given."""
+    """Build the masked language model in the library's default configuration, but for the sizes and dropout given."""
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
@@ -74,7 +74,13 @@ WORKLOAD = Workload(
     traits=frozenset({"attention", "gelu", "dropout", "text", "padding", "repeated_blocks"}),
     presets={
         "tiny": {
-            "batch": 8, "sequence_length": 32, "layers": 2, "width": 64, "heads": 2, "vocabulary": 1000, "dropout": 0.1,
+            "batch": 8,
+            "sequence_length": 32,
+            "layers": 2,
+            "width": 64,
+            "heads": 2,
+            "vocabulary": 1000,
+            "dropout": 0.1,
             "items": 512,
         },
         "small": {"batch": 2, "sequence_length": 32, **_REAL, "items": 512},

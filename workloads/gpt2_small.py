@@ -22,7 +22,7 @@ def model(
     dropout: float,
     **_others: Any,
 ) -> torch.nn.Module:
-    """Build the language model with the library's default configuration, but for the sizes and the dropout given."""
+    """Build the language model in the library's default configuration, but for the sizes and dropout given."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
@@ -81,7 +81,13 @@ WORKLOAD = Workload(
     traits=frozenset({"attention", "gelu", "dropout", "text", "repeated_blocks"}),
     presets={
         "tiny": {
-            "batch": 8, "sequence_length": 32, "layers": 2, "width": 64, "heads": 2, "vocabulary": 1000, "dropout": 0.1,
+            "batch": 8,
+            "sequence_length": 32,
+            "layers": 2,
+            "width": 64,
+            "heads": 2,
+            "vocabulary": 1000,
+            "dropout": 0.1,
             "items": 512,
         },
         "small": {"batch": 2, "sequence_length": 32, **_REAL, "items": 512},

@@ -19,7 +19,8 @@ def model(mode: str, *, depth: int, width: int, classes: int, **_others: Any) ->
     from torchvision.models.resnet import Bottleneck, ResNet
 
     if depth not in BLOCKS_PER_STAGE:
-        raise UsageError(f"depth={depth} is no depth of this network; give one of {', '.join(map(str, BLOCKS_PER_STAGE))}")
+        known = ", ".join(map(str, BLOCKS_PER_STAGE))
+        raise UsageError(f"depth={depth} is no depth of this network; give one of {known}")
     return ResNet(Bottleneck, list(BLOCKS_PER_STAGE[depth]), num_classes=classes, width_per_group=width)
 
 

@@ -55,17 +55,19 @@ def blocks(model: Any) -> list[Any]:
     return list(model.blocks)
 
 
+_REAL = {"depth": 12, "width": 768, "heads": 12, "classes": 1000}
+
 WORKLOAD = Workload(
     name="vit_base",
     summary="timm's ViT-Base (patch 16) on JPEG files",
     sources=("https://arxiv.org/abs/2010.11929", "https://huggingface.co/docs/timm"),
     unit="images",
-    # no "conv": its one convolution cuts the patches, stride equal to kernel, so what helps convolutions has no work here
+    # no "conv": its one convolution only cuts the patches, so what helps convolutions has no work here
     traits=frozenset({"image", "attention", "gelu", "repeated_blocks"}),
     presets={
         "tiny": {"batch": 4, "image_size": 64, "depth": 2, "width": 96, "heads": 3, "classes": 10, "items": 64},
-        "small": {"batch": 2, "image_size": 96, "depth": 12, "width": 768, "heads": 12, "classes": 1000, "items": 256},
-        "full": {"batch": 128, "image_size": 224, "depth": 12, "width": 768, "heads": 12, "classes": 1000, "items": 2048},
+        "small": {"batch": 2, "image_size": 96, **_REAL, "items": 256},
+        "full": {"batch": 128, "image_size": 224, **_REAL, "items": 2048},
     },
     packages=("torch", "torchvision", "timm", "pillow", "numpy"),
     prepare=images.prepare,

@@ -63,20 +63,20 @@ def user_files_digest(cache: Path, root: Path, names: Sequence[str]) -> tuple[st
     """Identify the user's own files: (SHA-256, warnings).
 
     Up to 2 GiB the digest covers every name and every byte. Beyond that it covers every name and size, and the bytes
-    of a fixed random sample of whole files, 256 MiB or one file; the warning says so. It is computed once and remembered
-    in the cache for as long as no name, size or modification time changes.
+    of a fixed random sample of whole files, 256 MiB or one file; the warning says so. It is computed once, and
+    remembered in the cache for as long as no name, size or modification time changes.
     """
     stats = [_stat(root / name) for name in names]
-    listing = hashlib.sha256()
+    listing = hashlib.sha256(f"{root.resolve()}\n".encode())
     for name, stat in zip(names, stats, strict=True):
         listing.update(f"{name}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
     sizes = [stat.st_size for stat in stats]
-    memo = cache / f"user-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]}-{listing.hexdigest()[:16]}.json"
+    memo = cache / f"user-{listing.hexdigest()[:32]}.json"
     hashed = list(range(len(names))) if sum(sizes) <= FULL_HASH_BYTES else _sample(sizes)
-    warnings = () if len(hashed) == len(names) else (
-        f"{root} holds {sum(sizes) / 1e9:.1f} GB: its digest covers all names and sizes, "
-        f"and the contents of {len(hashed)} of {len(names)} files",
-    )
+    warnings: tuple[str, ...] = ()
+    if len(hashed) < len(names):
+        contents = f"the contents of {len(hashed)} of {len(names)} files"
+        warnings = (f"{root} holds {sum(sizes) / 1e9:.1f} GB: its digest covers all names and sizes, and {contents}",)
     with contextlib.suppress(OSError, ValueError, KeyError):
         return str(json.loads(memo.read_text())["digest"]), warnings
     digest = _digest(root, names, sizes, frozenset(hashed))
@@ -151,8 +151,9 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _cannot_write(cache: Path, error: OSError) -> UsageError:
+    reason = error.strerror or error
     return UsageError(
-        f"the data cache {cache} cannot be written: {error.strerror or error}; free some space there or name another folder"
+        f"the data cache {cache} cannot be written: {reason}; free some space there or name another folder"
     )
 
 
@@ -182,7 +183,8 @@ def _sample(sizes: Sequence[int]) -> list[int]:
     """Places of the files whose contents stand for the rest: a fixed random order, until the sample is full."""
     order = list(range(len(sizes)))
     random.Random(0).shuffle(order)
-    chosen, total = [], 0
+    chosen: list[int] = []
+    total = 0
     for place in order:
         total += sizes[place]
         if chosen and total > SAMPLE_BYTES:  # one file at least, however large

@@ -1,7 +1,7 @@
-"""Draws JPEG files that cost a loader what ImageNet's do: their sizes, their entropy, and classes a model can tell apart.
+"""Draws JPEG files that cost a loader what ImageNet's do: their sizes, their entropy, and classes to be learnt.
 
-A picture is a gradient in its class's colours, shapes, stripes at its class's angle, and natural (1/f) texture with fine
-grain. The grain's strength varies, so file sizes spread around ImageNet's mean of about 110 kB.
+A picture is a gradient in its class's colours, shapes, stripes at its class's angle, and natural (1/f) texture with
+fine grain. The grain's strength varies, so file sizes spread around ImageNet's mean of about 110 kB.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ def draw(rng: np.random.Generator, look: Look, textures: list[Floats]) -> Image.
 def _look(label: int, classes: int) -> Look:
     share = label / classes
     return Look(
-        hue=share, angle=np.pi * (label * 0.618 % 1), frequency=0.02 + 0.06 * (label * 0.382 % 1), round_shapes=label % 2 == 0
+        hue=share,
+        angle=np.pi * (label * 0.618 % 1),
+        frequency=0.02 + 0.06 * (label * 0.382 % 1),
+        round_shapes=label % 2 == 0,
     )
 
 
@@ -131,7 +134,7 @@ def _texture(rng: np.random.Generator, slope: float) -> Floats:
 def _crop(rng: np.random.Generator, texture: Floats, height: int, width: int) -> Floats:
     """A random part of a texture, perhaps mirrored."""
     top, left = rng.integers(0, _TEXTURE_SIDE - height), rng.integers(0, _TEXTURE_SIDE - width)
-    part = texture[top : top + height, left : left + width]
+    part: Floats = texture[top : top + height, left : left + width]
     return part[:: int(rng.choice((-1, 1))), :: int(rng.choice((-1, 1)))]
 
 

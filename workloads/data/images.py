@@ -1,4 +1,4 @@
-"""The image workloads' data: JPEG files made once from a seed, or the user's own ImageFolder, read and augmented as usual."""
+"""The image workloads' data: JPEG files made once from a seed or the user's own ImageFolder, augmented as usual."""
 
 from __future__ import annotations
 
@@ -48,7 +48,13 @@ def prepare(
 
 
 def dataset(
-    folder: Path, mode: str, seed: int, *, image_size: int, on_bad_item: Literal["fatal", "skip"] = "fatal", **_others: Any
+    folder: Path,
+    mode: str,
+    seed: int,
+    *,
+    image_size: int,
+    on_bad_item: Literal["fatal", "skip"] = "fatal",
+    **_others: Any,
 ) -> ImageFolder:
     """Open a prepared folder. The random crops draw from torch's generator, which the loader seeds."""
     return ImageFolder(folder, image_size, augment=mode == "train", on_bad_item=on_bad_item)
@@ -123,7 +129,8 @@ def find_images(folder: Path) -> tuple[list[str], list[tuple[str, int]]]:
         for place, folders, files in os.walk(folder / name, onerror=_raise, followlinks=True):
             folders.sort()
             below = os.path.relpath(place, folder)
-            samples += [(os.path.join(below, file), label) for file in sorted(files) if file.lower().endswith(EXTENSIONS)]
+            found = [file for file in sorted(files) if file.lower().endswith(EXTENSIONS)]
+            samples += [(os.path.join(below, file), label) for file in found]
     return classes, samples
 
 
@@ -137,7 +144,7 @@ def _check_source(cache: Path, source: Path, batch: int, classes: int) -> DataRe
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}; make it readable") from error
     if not samples:
         kinds = " ".join(EXTENSIONS)
-        loose = any(entry.name.lower().endswith(EXTENSIONS) for entry in os.scandir(source))
+        loose = any(path.name.lower().endswith(EXTENSIONS) for path in source.iterdir())
         found = "has images, but not in sub-folders" if loose else f"has no images ({kinds}) in its sub-folders"
         raise UsageError(f"data folder {source} {found}; give a folder with one sub-folder of images a class")
     if len(names) > classes:
@@ -145,7 +152,9 @@ def _check_source(cache: Path, source: Path, batch: int, classes: int) -> DataRe
             f"data folder {source} has {len(names)} classes, the model tells {classes} apart; give classes={len(names)}"
         )
     if len(samples) < batch:
-        raise UsageError(f"data folder {source} has {len(samples)} images, a batch needs {batch}; give more or a smaller batch")
+        raise UsageError(
+            f"data folder {source} has {len(samples)} images, a batch needs {batch}; add some or lower batch"
+        )
     digest, warnings = data_cache.user_files_digest(cache, source, [name for name, _ in samples])
     filled = {label for _, label in samples}
     empty = [name for label, name in enumerate(names) if label not in filled]
@@ -163,7 +172,9 @@ def _transform(image_size: int, augment: bool) -> Any:
         if augment
         else [v2.Resize(round(image_size * _RESIZE_SHARE), antialias=True), v2.CenterCrop(image_size)]
     )
-    return v2.Compose([*shape, v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STANDARD_DEVIATION)])
+    return v2.Compose(
+        [*shape, v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STANDARD_DEVIATION)]
+    )
 
 
 def _raise(error: OSError) -> None:

@@ -1,4 +1,4 @@
-"""The text workloads' data: token streams made once from a seed, or the user's own text, as blocks or as masked documents."""
+"""The text workloads' data: tokens made once from a seed, or the user's own text, as blocks or as masked documents."""
 
 from __future__ import annotations
 
@@ -71,8 +71,9 @@ def prepare_blocks(
     **_others: Any,
 ) -> DataRef:
     """Prepare tokens for blocks of one length: as many blocks as `items`, or all of the user's text."""
+    warnings: tuple[str, ...] = ()
     if source is None:
-        made, warnings = _generate(cache, seed, vocabulary, items, total=items * sequence_length + 1), ()
+        made = _generate(cache, seed, vocabulary, items, total=items * sequence_length + 1)
         blocks = items
     else:
         made, warnings = _tokenise_source(cache, source, vocabulary)
@@ -94,13 +95,18 @@ def prepare_documents(
 ) -> DataRef:
     """Prepare documents of varying length: as many as `items`, about 5/8 of the sequence on average, or the user's."""
     if sequence_length < SHORTEST_SEQUENCE:
-        raise UsageError(f"sequence_length={sequence_length} is too short for masked documents; give {SHORTEST_SEQUENCE} or more")
+        raise UsageError(
+            f"sequence_length={sequence_length} is too short for masked documents; give {SHORTEST_SEQUENCE} or more"
+        )
+    warnings: tuple[str, ...] = ()
     if source is None:
-        made, warnings = _generate(cache, seed, vocabulary, items, total=items * (sequence_length * 5 // 8)), ()
+        made = _generate(cache, seed, vocabulary, items, total=items * (sequence_length * 5 // 8))
     else:
         made, warnings = _tokenise_source(cache, source, vocabulary)
         if not _read_vocabulary(made.folder).can_mask:
-            raise UsageError(f"the tokenizer of {source} lacks one of [PAD] [CLS] [SEP] [MASK]; masked documents need them all")
+            raise UsageError(
+                f"the tokenizer of {source} lacks one of [PAD] [CLS] [SEP] [MASK]; masked documents need them all"
+            )
     _check_enough(made.items, batch, source, "documents")
     return DataRef(str(made.folder), made.digest, made.items, warnings)
 
@@ -141,7 +147,9 @@ def _tokenise_source(cache: Path, source: Path, vocabulary: int) -> tuple[data_c
     tokenizer.no_padding()
     size = tokenizer.get_vocab_size()
     if size > vocabulary:
-        raise UsageError(f"{folder / 'tokenizer.json'} has {size} tokens, the model {vocabulary}; give vocabulary={size}")
+        raise UsageError(
+            f"{folder / 'tokenizer.json'} has {size} tokens, the model {vocabulary}; give vocabulary={size}"
+        )
     names = [*(path.relative_to(folder).as_posix() for path in texts), "tokenizer.json"]
     digest, warnings = data_cache.user_files_digest(cache, folder, names)
     known = _user_vocabulary(tokenizer, size)
@@ -153,13 +161,17 @@ def _tokenise_source(cache: Path, source: Path, vocabulary: int) -> tuple[data_c
 
 def _find_texts(source: Path) -> tuple[Path, list[Path]]:
     if not source.exists():
-        raise UsageError(f"data {source} does not exist; give a .txt file or a folder of them, with tokenizer.json beside")
+        raise UsageError(
+            f"data {source} does not exist; give a .txt file or a folder of them, with tokenizer.json beside"
+        )
     folder = source if source.is_dir() else source.parent
     texts = sorted(source.rglob("*.txt")) if source.is_dir() else [source]
     if not texts:
         raise UsageError(f"data folder {source} has no .txt file; give a .txt file or a folder of them")
     if not (folder / "tokenizer.json").is_file():
-        raise UsageError(f"{folder} has no tokenizer.json; save one there with the package tokenizers (or transformers)")
+        raise UsageError(
+            f"{folder} has no tokenizer.json; save one there with the package tokenizers (or transformers)"
+        )
     return folder, texts
 
 
@@ -182,10 +194,11 @@ def _tokenise(folder: Path, texts: list[Path], tokenizer: Any, known: Vocabulary
     import numpy as np
 
     documents: list[NDArray[Any]] = []
+    closing = [known.end] if known.end >= 0 else []
     for paragraphs in _paragraphs(texts):
         for encoding in tokenizer.encode_batch(paragraphs, add_special_tokens=False):
             if encoding.ids:
-                documents.append(np.array([*encoding.ids, known.end] if known.end >= 0 else encoding.ids, dtype=np.uint32))
+                documents.append(np.array(encoding.ids + closing, dtype=np.uint32))
     if not documents:
         raise UsageError(f"{texts[0]}{' and the others' if len(texts) > 1 else ''}: no text in it; give one with words")
     ends = np.cumsum([len(document) for document in documents])

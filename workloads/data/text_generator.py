@@ -1,4 +1,4 @@
-"""Writes token streams with the statistics that make a language model's work and learning real: Zipf's law and Markov structure.
+"""Draws token streams whose statistics make a language model's work and learning real: Zipf's law, Markov structure.
 
 Every token has a few favourite successors, so the next one is far better predicted from the one before than from
 frequencies alone: a model that learns gets below the entropy of the single tokens.
