@@ -60,13 +60,26 @@ class Size:
     grid: Literal["quick", "full"]
 
 
-QUICK, FULL = Size(4000, 1000, "quick"), Size(10_000, 4000, "full")
+QUICK, FULL = Size(3000, 800, "quick"), Size(10_000, 4000, "full")
 
 
 def selftest(full: bool = False, seed: int = 20260101) -> list[Figure]:
     """Run all figures; at most a minute on two cores, the whole grid with `full` some twenty times that."""
     size = FULL if full else QUICK
     return [figure for make in FIGURES for figure in make(np.random.default_rng([seed, FIGURES.index(make)]), size)]
+
+
+def as_markdown(figures: Sequence[Figure]) -> str:
+    """The table as docs/measurement.md shows it."""
+    rows = ["| # | figure | bound | reached | standard error | repetitions |", "| --- | --- | --- | --- | --- | --- |"]
+    for each in figures:
+        bound = f"{each.side} {each.bound:g}"
+        mark = "" if each.passed else " **missed**"
+        rows.append(
+            f"| {each.number} | {each.name} | {bound} | {each.reached:.4g}{mark} "
+            f"| {each.standard_error:.2g} | {each.repetitions} |"
+        )
+    return "\n".join(rows) + "\n"
 
 
 def share(number: int, name: str, bound: float, side: Literal["at most", "at least"], hits: Floats) -> Figure:

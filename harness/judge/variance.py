@@ -12,6 +12,7 @@ from harness.judge.estimate import Floats
 from harness.judge.pairing import Contrast, Pair
 from harness.judge.processes import Process
 
+MEAN = "step_time_mean"
 FEWEST_WINDOWS, MOST_WINDOWS = 5, 120
 
 
@@ -47,19 +48,7 @@ def split_variance(pairs: Sequence[Pair]) -> Split | None:
     # the sample variance of n correlated windows misses what their common mean takes with it
     window /= max(1 - (tau - 1) / float(counts.mean()), 0.1)
     replicates = float(np.mean([len(pair.baselines.processes) for pair in pairs]))
-    own = np.array([math.log(np.mean(np.exp(series))) for series in inside])
-    base = np.array(
-        [
-            np.mean(
-                [
-                    math.log(np.mean(np.exp(log_windows(p, s))))
-                    for p, s in zip(pair.baselines.processes, pair.baselines.starts, strict=True)
-                ]
-            )
-            for pair in pairs
-        ]
-    )
-    between = float(np.var(own - base, ddof=1)) / (1 + 1 / replicates)
+    between = float(np.var([_mean_difference(pair) for pair in pairs], ddof=1)) / (1 + 1 / replicates)
     process = max(between - tau * window / float(counts.mean()), 0.0)
     return Split(
         process_sd=math.sqrt(process),
@@ -68,6 +57,13 @@ def split_variance(pairs: Sequence[Pair]) -> Split | None:
         windows=float(counts.mean()),
         recommended_windows=recommended_windows(process, window, tau, *_costs(pair.treated for pair in pairs)),
     )
+
+
+def _mean_difference(pair: Pair) -> float:
+    """Block difference of the log mean step."""
+    after = pair.treated.value(MEAN, pair.start)
+    assert after is not None
+    return math.log(after) - pair.baselines.mean_log(MEAN)
 
 
 def log_windows(process: Process, start: int) -> Floats:
@@ -81,9 +77,9 @@ def pooled_autocorrelation(series: Iterable[Floats]) -> float:
     """
     lagged, squares, lengths = 0.0, 0.0, []
     for one in series:
-        deviation = one - one.mean()
-        lagged += float(np.sum(deviation[1:] * deviation[:-1]))
-        squares += float(np.sum(deviation**2))
+        deviation = one - one.sum() / len(one)
+        lagged += float(deviation[1:] @ deviation[:-1])
+        squares += float(deviation @ deviation)
         lengths.append(len(one))
     raw = lagged / squares if squares > 0 else 0.0
     return float(np.clip(raw + (1 + 3 * raw) / np.mean(lengths), 0.0, 0.95))

