@@ -54,7 +54,7 @@ def test_a_large_effect_is_found_and_its_arm_stops_being_measured(tmp_path: Path
     result = session(tmp_path, executor).run()
     assert verdicts(result)["alpha"] is Word.FASTER
     blocks = Counter(trial.cell.arm.names for trial in timed(executor))
-    assert blocks[("alpha",)] < blocks[("beta",)] <= 9
+    assert blocks[("alpha",)] < blocks[("beta",)] <= 11  # 9, and two that may replace blocks found unsteady
     assert blocks[("alpha",)] >= 4
 
 
@@ -154,12 +154,12 @@ def test_a_finished_experiment_measures_nothing_more(tmp_path: Path):
 
 
 def test_a_new_session_measures_again_after_the_old_blocks(tmp_path: Path):
-    session(tmp_path, FakeExecutor(effects={"alpha": 0.5, "beta": 2.0})).run()
-    again = FakeExecutor(effects={"alpha": 0.5, "beta": 2.0})
+    first, again = (FakeExecutor(effects={"alpha": 0.5, "beta": 2.0}) for _ in range(2))
+    session(tmp_path, first).run()
     session(tmp_path, again, new_session=True).run()
-    blocks = [trial.block_index for trial in timed(again)]
-    assert blocks
-    assert min(block for block in blocks if block is not None) == 4
+    old, new = ([trial.block_index or 0 for trial in timed(executor)] for executor in (first, again))
+    assert max(old) < min(new) <= max(old) + 2
+    assert min(new) % 2 == 0  # so that the mirrored orders stay paired
 
 
 def test_a_spent_budget_ends_in_words(tmp_path: Path):

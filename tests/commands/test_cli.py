@@ -197,6 +197,8 @@ def test_looking_is_quick_and_loads_neither_torch_nor_pandas(argv: list[str]):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime  # of the processor: others may use it too
+    seconds = (
+        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    )  # of the processor: others may use it too
     assert done.stdout.splitlines()[-1] == "[]"
-    assert seconds < 1.0
+    assert seconds < 1.5  # quiet: 0.4 s; a loaded machine also costs processor time
