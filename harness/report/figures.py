@@ -145,6 +145,15 @@ def ratio_ticks(low: float, high: float, most: int = 6) -> list[float]:
     return [round(tick, 9) for tick in ticks]
 
 
+def tick_labels(ticks: Sequence[float]) -> list[str]:
+    """Ticks as texts, with the same number of decimals where they are close together."""
+    labels = [f"{tick:g}" for tick in ticks]
+    if ticks and max(ticks) / min(ticks) > 2:
+        return labels
+    places = max((len(label.partition(".")[2]) for label in labels), default=0)
+    return [f"{tick:.{places}f}" for tick in ticks]
+
+
 def ratio_range(points: Sequence[float], ends: Sequence[float]) -> tuple[float, float]:
     """An axis' ends that hold all points and 1, and whiskers as far as they do not dwarf the points."""
     low, high = min([*points, 1.0]), max([*points, 1.0])
@@ -164,7 +173,7 @@ def ratio_axis(axes: Axes, direction: str, low: float, high: float, most: int = 
     axis = axes.xaxis if direction == "x" else axes.yaxis
     axis.set_minor_locator(NullLocator())
     axis.set_major_locator(FixedLocator(ticks))
-    axis.set_major_formatter(FixedFormatter([f"{tick:g}" for tick in ticks]))
+    axis.set_major_formatter(FixedFormatter(tick_labels(ticks)))
     axes.grid(visible=True, axis="x" if direction == "x" else "y", color=GRID, linewidth=0.8)
 
 

@@ -76,6 +76,14 @@ def test_hostile_names_stay_inside_their_places(browser, single_case, altered, t
     assert browser.complaints() == []
 
 
+def test_a_link_from_the_table_unfolds_its_comparison(browser, report):
+    browser.open(report)
+    folded = "[...document.querySelectorAll('details.comparison')].map(each => each.open)"
+    assert not any(browser.evaluate(folded))
+    browser.evaluate("document.querySelectorAll('table.comparisons a')[1].click()")
+    assert browser.evaluate(f"new Promise(done => setTimeout(() => done({folded}), 100))")[:3] == [False, True, False]
+
+
 def test_it_prints(browser, report):
     browser.open(report)
     pdf = browser.call("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})["data"]

@@ -14,12 +14,14 @@ from harness.report.format import (
     percent,
     quantities,
     relative_half_width,
+    shortened,
     speedup,
     verdict_text,
     words,
 )
 from harness.report.view import Cell, Column, Group, Panel, Table
 
+EFFECTS = (Word.FASTER, Word.SLOWER, Word.LOWER, Word.HIGHER)
 LONG = 200
 """In a table of more rows than this a reason is cut, and the level is left to the numbers of each comparison."""
 
@@ -81,7 +83,7 @@ def _baseline_row(place: Place, arm: str, rows: tuple[Row, ...]) -> tuple[Cell, 
         Cell("–"),
         Cell("baseline", style="quiet"),
         Cell(quantities([memory.before], memory.unit)[0] if memory else "–"),
-        Cell(_utilization(first.baseline_trials)),
+        _utilization(first.baseline_trials),
         Cell("–"),
     )
 
@@ -115,18 +117,20 @@ def _row(row: Row, rope: float, brief: bool) -> tuple[Cell, ...]:
         Cell(bounds, "" if brief or bounds == UNKNOWN else f"at {level(comparison.ci_level)}"),
         _verdict(row, rope, brief),
         _memory(row.memory, brief),
-        Cell(_utilization(row.trials)),
+        _utilization(row.trials),
         _blocks(comparison),
     )
 
 
 def _verdict(row: Row, rope: float, brief: bool) -> Cell:
-    """The verdict in a glyph and a word, the reason under it."""
+    """The verdict in a glyph and a word; under it how it lies to the region of equivalence or the reason, and notes."""
     comparison = row.comparison
-    reason = comparison.reason if not brief else comparison.reason[:80]
-    beyond = f"beyond ±{rope * 100:g}\u00a0%" if comparison.beyond_rope and not brief else ""
+    reason = shortened(comparison.reason, 80) if brief else comparison.reason
+    if comparison.verdict in EFFECTS:
+        where = "beyond" if comparison.beyond_rope else "reaches into"
+        reason = "" if brief else f"{where} ±{rope * 100:g}\u00a0%"
     notes = () if brief else comparison.notes
-    detail = "; ".join(each.rstrip(".") for each in (beyond, reason, *notes) if each)
+    detail = "; ".join(each.rstrip(".") for each in (reason, *notes) if each)
     return Cell(verdict_text(comparison.verdict), detail, look(comparison).tone)
 
 
@@ -153,10 +157,10 @@ def _processor(trials: tuple[TrialRecord, ...]) -> str:
     return "GPU" if any(each.gpu_utilization is not None for each in trials) else "CPU"
 
 
-def _utilization(trials: tuple[TrialRecord, ...]) -> str:
+def _utilization(trials: tuple[TrialRecord, ...]) -> Cell:
     """Mean over processes: the GPU's where the driver gave it, else the CPU's."""
     values = column(trials, "gpu_utilization") or column(trials, "cpu_utilization")
-    return percent(sum(values) / len(values)) if values else UNKNOWN
+    return Cell(percent(sum(values) / len(values))) if values else Cell(UNKNOWN, style="quiet")
 
 
 CSV_FIELDS = (

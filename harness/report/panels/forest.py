@@ -24,7 +24,7 @@ from harness.report.figures import (
     rope_band,
 )
 from harness.report.format import GLYPHS, count, interval, level, look, shortened, speedup
-from harness.report.view import Cell, FigureView, Panel, Table, table
+from harness.report.view import FigureView, Panel, Table, table
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,12 @@ def _numbers(rows: tuple[Row, ...]) -> Table:
     body = []
     for row in rows:
         each = row.comparison
-        body.append((
-            Cell(row.arm), row.place.short, speedup(each.speedup, each.ci_low, each.ci_high),
-            interval(each.ci_low, each.ci_high), level(each.ci_level), interval(each.raw_ci_low, each.raw_ci_high),
-            str(each.verdict),
-        ))  # fmt: skip
+        numbers = (speedup(each.speedup, each.ci_low, each.ci_high), interval(each.ci_low, each.ci_high))
+        unadjusted = interval(each.raw_ci_low, each.raw_ci_high)
+        p_value = "–" if each.adjusted_p is None else f"{each.adjusted_p:.2g}"
+        body.append((row.arm, row.place.short, *numbers, level(each.ci_level), unadjusted, p_value, str(each.verdict)))
     return table(
         "Speedups with the interval that decided, and the unadjusted 95 % interval",
-        "treatment | place | # speedup | # interval | # level | # unadjusted 95 % | verdict",
+        "treatment | place | # speedup | # interval | # level | # unadjusted 95 % | # adjusted p | verdict",
         body,
     )

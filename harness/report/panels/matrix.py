@@ -24,8 +24,7 @@ def _table(data: ReportData) -> Table:
     metric = data.metrics[0]
     found = {(row.place, row.comparison.arm): row.comparison for row in data.rows if row.comparison.metric == metric}
     arms = list(dict.fromkeys(row.comparison.arm for row in data.rows))
-    alike = len({place.workload for place in data.places}) == len(data.places)
-    columns = [Column("Treatment"), *(Column(place.workload if alike else _short(place)) for place in data.places)]
+    columns = [Column("Treatment"), *(Column(_heading(place, data.places)) for place in data.places)]
     rows = tuple(
         (
             Cell(arm_name(arm)),
@@ -36,14 +35,17 @@ def _table(data: ReportData) -> Table:
     )
     caption = (
         "Speedup of each treatment (rows) on each workload (columns). Blue is better, orange is worse, the shade grows "
-        "with the effect; white is equivalent or undecided. The mean is geometric, over the valid cells that gave a "
+        "with the effect; no shade is equivalent or undecided. The mean is geometric, over the valid cells that gave a "
         "number in both arms; below it, how many of all."
     )
     return Table(caption, (*columns, Column("Geometric mean")), (Group(rows),), "matrix")
 
 
-def _short(place: Place) -> str:
-    return " ".join([place.short, place.mode, place.preset, place.input])
+def _heading(place: Place, places: tuple[Place, ...]) -> str:
+    """The place, with what is not the same everywhere."""
+    settings = (("mode", place.mode), ("preset", place.preset), ("input", place.input))
+    varied = [value for name, value in settings if any(getattr(each, name) != value for each in places)]
+    return " ".join([place.short, *varied])
 
 
 def _cell(comparison: Comparison | None) -> Cell:

@@ -35,7 +35,9 @@ def panel(data: ReportData) -> Panel:
         name: sorted({getattr(each, name) for each in data.timing_trials} - {""})
         for name in ("code_id", "base_env_id", "hardware_id")
     }
-    rows = [("spec hash", context.spec_hash), ("spec_id", data.judgement.spec_id)]
+    rows = [("experiment (spec_id)", data.judgement.spec_id)]
+    if context.spec_hash != data.judgement.spec_id:
+        rows.append(("hash of the experiment file", context.spec_hash))
     rows += [
         (name, ", ".join(values[:6]) + (" and more" if len(values) > 6 else ""))
         for name, values in ids.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.report.data import DETAILED, ReportData
-from harness.report.format import arm_name, significant, words
+from harness.report.format import arm_name, percent, significant, speedup, words
 from harness.report.view import Cell, Column, Group, Panel, Table
 
 
@@ -29,15 +29,30 @@ def variance(data: ReportData) -> Panel | None:
 
 
 def _table(caption: str, entries: Sequence[Mapping[str, float | str]]) -> Table:
-    names = list(dict.fromkeys(name for entry in entries for name in entry))
+    names = [name for name in dict.fromkeys(name for entry in entries for name in entry) if _tells(name, entries)]
     numeric = {name for name in names if any(isinstance(entry.get(name), int | float) for entry in entries)}
-    rows = tuple(tuple(Cell(_text(name, entry.get(name, ""))) for name in names) for entry in entries)
+    rows = tuple(tuple(Cell(_text(name, entry)) for name in names) for entry in entries)
     return Table(caption, tuple(Column(words(name), name in numeric) for name in names), (Group(rows),))
 
 
-def _text(name: str, value: float | str | None) -> str:
-    if name == "arm" and isinstance(value, str):
-        return arm_name(value)
-    if value is None or isinstance(value, bool | str):
-        return "not known" if value is None else str(value)
-    return str(value) if isinstance(value, int) else significant(value)
+def _tells(name: str, entries: Sequence[Mapping[str, float | str]]) -> bool:
+    """Whether a column is worth its room: an identity that is the same in all rows is not."""
+    return not name.endswith("_id") or len({entry.get(name) for entry in entries}) > 1
+
+
+def _text(name: str, entry: Mapping[str, float | str]) -> str:
+    """One value, written as its name asks for."""
+    value = entry.get(name, "")
+    if isinstance(value, str):
+        return arm_name(value) if name == "arm" else value[:9] if name.endswith("_id") else value
+    if name in ("speedup", "ci_low", "ci_high"):
+        return speedup(value, _number(entry.get("ci_low")), _number(entry.get("ci_high")))
+    if name.endswith(("_sd", "share")):
+        return percent(value)
+    if name == "p":
+        return f"{value:.2g}"
+    return f"{value:g}" if value == int(value) else significant(value)
+
+
+def _number(value: float | str | None) -> float | None:
+    return None if isinstance(value, str) else value
