@@ -53,7 +53,7 @@ def calibrate(
 ) -> list[Calibration]:
     """Calibrations of all places with at least 4 blocks that hold the baseline twice."""
     own = [record for record in trials if record.spec_id == spec_id and record.is_baseline]
-    ran = [record for record in own if record.kind == Kind.TIMING and record.outcome is Outcome.OK]
+    ran = [record for record in own if record.kind == Kind.TIMING and record.outcome == Outcome.OK]
     ready = processes(ran, windows)
     found = []
     for place, records in records_by_place(declared_places(experiment, own), own).items():

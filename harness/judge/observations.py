@@ -53,7 +53,7 @@ def order_effect(of: Estimate) -> str | None:
 
 
 def bimodal(differences: Floats) -> str | None:
-    """Names blocks that fall into two levels: such processes come in two kinds, and a mean of them describes neither."""
+    """Names blocks that fall into two levels: processes that come in two kinds, of which a mean describes neither."""
     d = np.sort(differences)
     if len(d) < BIMODAL_FROM or d[-1] == d[0]:
         return None

@@ -175,7 +175,7 @@ def blocks_of(records: Iterable[TrialRecord]) -> list[Block]:
 
 
 def _was_run_again(block: Block, blocks: Iterable[Block]) -> bool:
-    """Whether this is the block in which its session was interrupted, and a later session ran the round again, whole."""
+    """Whether its session was interrupted in this block, and a later session ran the round again, whole."""
     machine = next(iter(block.trials.values())).machine_id
     last = max(other.index for other in blocks if other.session_id == block.session_id)
     return block.index == last and any(
@@ -190,7 +190,7 @@ def contrasts(
     experiment: Experiment, records: Sequence[TrialRecord], windows: Mapping[str, WindowTable]
 ) -> list[Contrast]:
     """Every declared arm at every place, with its complete blocks or the reason why it has none."""
-    ran = [record for record in records if record.kind == Kind.TIMING and record.outcome is Outcome.OK]
+    ran = [record for record in records if record.kind == Kind.TIMING and record.outcome == Outcome.OK]
     ready = processes(ran, windows)
     groups = records_by_place(declared_places(experiment, records), records)
     found = []
@@ -236,7 +236,7 @@ def _contrast(
     dropped = unsteady + disturbed
     obstacle = None
     if withheld is not None:
-        invalid = withheld.outcome is not Outcome.NOT_APPLIED
+        invalid = withheld.outcome != Outcome.NOT_APPLIED
         reason = f"{_words(withheld.outcome)}: {withheld.reason}"
         obstacle = Obstacle(Word.INVALID if invalid else Word.NOT_RUN, reason, True)
     elif dropped > max(FEWEST_DROPPED, DROPPED_SHARE * (dropped + len(pairs))):
@@ -293,7 +293,7 @@ def _nothing_measured(own: Sequence[TrialRecord], baseline: Sequence[TrialRecord
         ]
         if failed:
             last = max(failed, key=lambda record: (record.started_at, record.attempt))
-            final = last.attempt >= RETRIES.get(last.outcome, 0) and last.outcome is not Outcome.NOT_STEADY
+            final = last.attempt >= RETRIES.get(last.outcome, 0) and last.outcome != Outcome.NOT_STEADY
             return Obstacle(Word.NOT_RUN, f"{who}{_words(last.outcome)}: {last.reason or 'no reason recorded'}", final)
     return Obstacle(Word.NOT_RUN, "no complete block was measured", False)
 
