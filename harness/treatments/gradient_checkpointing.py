@@ -66,6 +66,7 @@ TREATMENT = Treatment(
     requires=Requires(modes=("train",)),
     hooks={"recompute": recompute},
     proof=Proof(after=proof),
+    occupies=("activations",),
     addresses=("memory",),
     numerics=numerics,
 )

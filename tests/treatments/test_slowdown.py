@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import time
+from statistics import median
+from types import SimpleNamespace
+
+import pytest
+
+from harness.spec import NoEffect
+from harness.treatments import slowdown
+
+
+def busy(nanoseconds: int) -> None:
+    until = time.perf_counter_ns() + nanoseconds
+    while time.perf_counter_ns() < until:
+        pass
+
+
+def bench() -> SimpleNamespace:
+    return SimpleNamespace(device="cpu", facts={})
+
+
+@pytest.mark.parametrize("percent", [5.0, 50.0])
+def test_plants_the_share_it_says(percent: float) -> None:
+    step, slowed = lambda: busy(1_000_000), slowdown.between(lambda: busy(1_000_000), bench(), percent=percent)
+    ratios = []
+    for _ in range(60):
+        times = []
+        for run in (step, slowed):
+            start = time.perf_counter_ns()
+            run()
+            times.append(time.perf_counter_ns() - start)
+        ratios.append(times[1] / times[0])
+    assert median(ratios) == pytest.approx(1 + percent / 100, abs=0.01)
+
+
+def test_evidence_counts_from_the_end_of_the_warm_up() -> None:
+    trial = bench()
+    slowed = slowdown.between(lambda: busy(200_000), trial, percent=10.0)
+    slowed()
+    snapshot = slowdown.before(trial, percent=10.0)
+    for _ in range(5):
+        slowed()
+    evidence = slowdown.after(trial, snapshot, None, percent=10.0)
+    assert evidence["calls"] == 5
+    assert evidence["planted_percent"] == pytest.approx(10, abs=1)
+
+
+def test_refuses_where_nothing_was_planted() -> None:
+    trial = bench()
+    with pytest.raises(NoEffect, match="nothing was planted"):
+        slowdown.after(trial, slowdown.before(trial, percent=5.0), None, percent=5.0)
+
+
+def test_refuses_a_step_too_short_for_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = bench()
+    monkeypatch.setattr(slowdown.time, "perf_counter_ns", iter(range(0, 10**6, 100)).__next__)
+    slowed = slowdown.between(lambda: None, trial, percent=5.0)
+    snapshot = slowdown.before(trial, percent=5.0)
+    for _ in range(100):
+        slowed()
+    with pytest.raises(NoEffect, match=r"100\.00 % .* too short"):
+        slowdown.after(trial, snapshot, None, percent=5.0)
