@@ -68,7 +68,7 @@ PROFILES: Mapping[str, Noise] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Drawn:
-    """Simulated log times of many experiments; members are the treated arms in order, then the baseline's replicates."""
+    """Simulated log times of many experiments; members are the treated arms, then the baseline's replicates."""
 
     log_times: Floats
     """(experiments, blocks, members, windows), without any arm's effect"""
@@ -248,7 +248,7 @@ def _until_steady(log_times: Floats, windows: int) -> Ints:
     return np.asarray(length.reshape(log_times.shape[:-1]))
 
 
-# ------------------------------------------------------------------------------------------------ many sequences at once
+# --------------------------------------------------------------------------------------------- many sequences at once
 
 
 @dataclass(frozen=True)

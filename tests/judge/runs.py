@@ -35,7 +35,9 @@ class Run:
                 self.trial(arm, block, position, times(arm, block, position), session=session, **columns)
         return self
 
-    def trial(self, arm: str, block: int | None, position: int | None, time: float = 1.0, **columns: Any) -> TrialRecord:
+    def trial(
+        self, arm: str, block: int | None, position: int | None, time: float = 1.0, **columns: Any
+    ) -> TrialRecord:
         """Add one trial of 15 windows; columns override those of the record."""
         session = columns.pop("session", "s1")
         number = len(self.records)
