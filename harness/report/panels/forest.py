@@ -145,6 +145,7 @@ def _write(axes: Axes, x: float, y: float, text: str, colour: str, bold: bool = 
         color=colour,
         fontweight="bold" if bold else "normal",
         annotation_clip=False,
+        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
     )
 
 
