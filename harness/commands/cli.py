@@ -26,6 +26,7 @@ VERBS = {
     "diff": "name what differs between the environments of two runs",
     "simulate": "write results with a known truth, for planning and for trying the judge",
     "power": "say how many blocks and minutes it takes to find an effect",
+    "selftest": "measure how often the statistics are wrong",
     "verify": "check a results folder for damaged, altered or foreign files",
 }
 
