@@ -152,7 +152,8 @@ def _in_child(encoded: bytes, twins: list[str], sender: Any) -> None:
 
     from harness.child.__main__ import failure
     from harness.child.measure import Proofs, Startup, measure
-    from harness.child.torch_side.assemble import assemble
+    from harness.child.plain_side import assemble as assemble_plain
+    from harness.child.torch_side.assemble import assemble as assemble_torch
 
     multiprocessing.set_start_method("fork", force=True)  # Python's default here, which a server's children do not have
     trial = msgspec.json.decode(encoded, type=Trial)
@@ -161,7 +162,9 @@ def _in_child(encoded: bytes, twins: list[str], sender: Any) -> None:
     startup = Startup(started=time.monotonic_ns())
     try:
         own = [(twin(known(use.name), use.name in twins), use) for use in trial.cell.arm.uses]
-        rig = assemble(trial, registry().workload(trial.cell.workload), [treatment for treatment, _ in own])
+        workload = registry().workload(trial.cell.workload)
+        assemble = assemble_torch if workload.needs_torch else assemble_plain
+        rig = assemble(trial, workload, [treatment for treatment, _ in own])
         try:
             foreign = [(known(use.name), use) for use in trial.also_prove]
             record = measure(trial, rig, Proofs(own, foreign), startup)
