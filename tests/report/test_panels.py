@@ -57,6 +57,18 @@ def test_the_answer_says_every_verdict(single_case, altered, verdict, expected):
     assert ("About 5" in sentence) == (verdict == Word.INCONCLUSIVE)
 
 
+def test_before_there_is_a_number_the_answer_is_the_reason(single_case, altered):
+    gone = {
+        "speedup": None,
+        "ci_low": None,
+        "ci_high": None,
+        "reason": "1 complete block; no verdict with fewer than 4",
+    }
+    case = altered(single_case, lambda each: replace(each, verdict=Word.INCONCLUSIVE, **gone))
+    sentence = "".join(piece.text for piece in answer.panel(report_data(*case.arguments())).content.sentence)
+    assert sentence.endswith("in resnet50 training: 1 complete block; no verdict with fewer than 4.")
+
+
 def test_a_report_of_nothing_says_so(single_case):
     shown = answer.panel(data_with(single_case, comparisons=())).content
     assert shown.sentence[0].text.startswith("Nothing was compared")

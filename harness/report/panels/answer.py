@@ -90,6 +90,8 @@ def _sentence(row: Row, where: str) -> tuple[Piece, ...]:
     comparison = row.comparison
     subject = f"{row.arm} in {row.place.workload} {doing(row.place.mode)}"
     basis = f" on {where}, over {count(comparison.blocks, 'block')}."
+    if comparison.verdict is Word.INCONCLUSIVE and comparison.speedup is None:
+        return (Piece(f"No verdict yet for {subject}: {_reason(comparison)}."),)
     by_verdict = {
         Word.INVALID: (Piece(f"No valid answer for {subject}: {_reason(comparison)}."),),
         Word.NOT_RUN: (Piece(f"Not run: {subject} ({_reason(comparison)})."),),
