@@ -271,12 +271,24 @@ class Session:
             self._announce(place, arm)
             launched = self.executor.run(trial, self._process_change(arm), self.options.trial_timeout_s)
             record, windows = collect(trial, launched, self.ids, self._code_id(place, arm), attempt)
+            self._mark_if_disturbed(record)
             record = self.store.write_trial(record, windows, launched.samples)
             self._keep(record, windows)
             self.progress.finish(record)
-            if attempt >= RETRIES.get(record.outcome, 0):
+            if attempt >= RETRIES.get(record.outcome, 0) or self._budget_is_spent(place, [arm]):
                 return record
             attempt += 1
+
+    def _mark_if_disturbed(self, record: TrialRecord) -> None:
+        """Mark a timed trial that something else on the machine got in the way of. Never looks at its times."""
+        analysis = self.plan.experiment.analysis
+        for what, share, limit, unit in (
+            ("the hypervisor took", record.steal_share, analysis.max_steal_share, "of the CPU time"),
+            ("other processes used", record.foreign_cpu_share, analysis.max_foreign_cpu_share, "cores"),
+        ):
+            if record.outcome is Outcome.OK and record.kind == Kind.TIMING and share is not None and share > limit:
+                record.outcome = Outcome.DISTURBED
+                record.reason = f"{what} {share:.2f} {unit} while it was timed; the limit is {limit:g}"
 
     def _announce(self, place: Place, arm: str) -> None:
         seconds = self.durations[-20:]

@@ -10,7 +10,7 @@ from typing import Any
 from harness.arms import format_arm
 from harness.launch import Launched
 from harness.machine import Machine
-from harness.record import ChildRecord, Outcome, TrialRecord, Window
+from harness.record import ChildRecord, Outcome, Sample, TrialRecord, Window
 from harness.registry import Registry
 from harness.spec import (
     Kind,
@@ -86,6 +86,8 @@ class FakeExecutor:
     outcomes: Callable[[Trial], Outcome] = lambda trial: Outcome.OK
     before_trial: Callable[[Trial], None] = lambda trial: None
     already_so: dict[str, Any] = field(default_factory=dict)
+    foreign_cores: Callable[[Trial], float] = lambda trial: 0.0
+    """What other processes use of the processor while a trial is timed."""
     trials: list[Trial] = field(default_factory=list)
 
     def run(self, trial: Trial, change: ProcessChange, timeout_s: float) -> Launched:
@@ -97,13 +99,27 @@ class FakeExecutor:
             reason="" if outcome is Outcome.OK else f"made to end {outcome}",
             windows=self._windows(trial) if outcome is Outcome.OK and trial.cell.kind is Kind.TIMING else (),
             items_per_step=4.0,
+            started_monotonic_ns=0,
+            ended_monotonic_ns=10**9,
             steps_asked=15,
             steps_performed=15,
             already_so=self.already_so if trial.also_prove else {},
         )
         ranks = () if outcome in (Outcome.CRASHED, Outcome.TIMED_OUT) else (rank,)
         started = "2026-01-01T00:00:00.000000+00:00"
-        return Launched(outcome=outcome, reason=rank.reason, ranks=ranks, started_at=started, duration_ns=1_000_000_000)
+        busy = int(self.foreign_cores(trial) * 10**9)
+        samples = tuple(
+            Sample(trial_id=trial.trial_id, monotonic_ns=at, foreign_cpu_ns=used, cpu_busy_ns=at, steal_ns=0)
+            for at, used in ((0, 0), (10**9, busy))
+        )
+        return Launched(
+            outcome=outcome,
+            reason=rank.reason,
+            ranks=ranks,
+            samples=samples,
+            started_at=started,
+            duration_ns=1_000_000_000,
+        )
 
     def _windows(self, trial: Trial) -> tuple[Window, ...]:
         rng = random.Random(f"{trial.cell.workload}/{trial.block_index}/{trial.position}/{format_arm(trial.cell.arm)}")

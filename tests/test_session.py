@@ -104,6 +104,28 @@ def test_a_crash_is_tried_once_more(tmp_path: Path):
     assert [record.attempt for record in again] == [0, 1]
 
 
+def test_a_disturbed_trial_is_tried_again_and_the_verdict_does_not_hear_of_it(tmp_path: Path):
+    disturbed: list[str] = []
+
+    def load(trial: Trial) -> float:
+        if trial.block_index == 1 and not disturbed:
+            disturbed.append(trial.trial_id)
+        return 0.5 if trial.trial_id in disturbed else 0.0
+
+    result = session(tmp_path, FakeExecutor(effects={"alpha": 0.5, "beta": 2.0}, foreign_cores=load)).run()
+    rows = [record for record in Store(tmp_path).trials() if record.outcome is Outcome.DISTURBED]
+    assert [row.trial_id for row in rows] == disturbed
+    assert rows[0].reason == "other processes used 0.50 cores while it was timed; the limit is 0.1"
+    assert set(verdicts(result).values()) == {Word.FASTER, Word.SLOWER}
+    assert result.failures == 0
+
+
+def test_a_machine_that_is_never_quiet_gives_no_verdict(tmp_path: Path):
+    experiment = dataclasses.replace(EXPERIMENT, arms=("alpha",), analysis=Analysis(max_blocks=4))
+    result = session(tmp_path, FakeExecutor(effects={"alpha": 0.5}, foreign_cores=lambda trial: 0.5), experiment).run()
+    assert verdicts(result) == {"alpha": Word.INVALID}
+
+
 def test_without_its_baseline_nothing_is_compared(tmp_path: Path):
     executor = FakeExecutor(outcomes=lambda trial: Outcome.OK if trial.cell.arm.names else Outcome.OOM_HOST)
     result = session(tmp_path, executor).run()

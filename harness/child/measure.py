@@ -16,7 +16,7 @@ from harness.child.loop import run_window
 from harness.child.rig import Rig
 from harness.record import ChildRecord, Outcome, Window
 from harness.spec import Kind, NoEffect, NotApplicable, Treatment, Trial, Use
-from harness.steady import find_steady
+from harness.steady import earliest_start, find_steady
 
 FEWEST_WINDOWS = 5
 PREPARE_STEPS = 2
@@ -179,7 +179,8 @@ def _windows(trial: Trial, rig: Rig, step_count: int) -> tuple[list[Window], str
         fewest = len(windows) + min(FEWEST_WINDOWS, settings.windows)
         while len(windows) < target and (len(windows) < fewest or time.monotonic() < deadline):
             windows.append(_one_window(trial, rig, len(windows), step_count))
-        steady = find_steady([window.host_ns / window.step_count for window in windows])
+        changed = earliest_start([w.compiles for w in windows], [w.reserved_bytes for w in windows])
+        steady = find_steady([w.host_ns / w.step_count for w in windows], earliest=changed)
         if steady.ok:
             return windows, ""
         reason = steady.reason

@@ -50,6 +50,7 @@ def measure_and_report(
     from harness.device_lock import hold_device
     from harness.launch import LocalExecutor
     from harness.session import Options, Session, session_ids
+    from harness.store import compact
     from harness.telemetry import Sampler
 
     machine = describe_machine()
@@ -90,6 +91,7 @@ def measure_and_report(
                 f"stopped; {progress.finished} trials are kept in {results}. Run the same command to go on.", err=True
             )
             raise
+        compact(store)
     progress.close()
     return conclude(result, store, spec_id, reports, strict)
 
