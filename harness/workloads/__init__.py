@@ -1,4 +1,4 @@
-"""The shipped workloads as one package, wherever they lie: beside this file in a wheel, in `workloads/` in a checkout."""
+"""The shipped workloads as one package, wherever they lie: beside this file in a wheel, else in `workloads/`."""
 
 from pathlib import Path
 

@@ -56,3 +56,14 @@ def test_refuses_less_than_was_asked_for() -> None:
     slowed()
     with pytest.raises(NoEffect, match="not 50 %"):
         slowdown.after(trial, snapshot, None, percent=50.0)
+
+
+@pytest.mark.parametrize(("planted", "accepted"), [(0, False), (44, False), (46, True), (149, True), (151, False)])
+def test_a_wait_far_from_what_was_asked_is_refused(planted: int, accepted: bool) -> None:
+    bench = SimpleNamespace(facts={"slowdown": {"calls": 10, "step_ns": 1000, "planted_ns": planted}})
+    snapshot = {"calls": 0, "step_ns": 0, "planted_ns": 0}
+    if accepted:
+        assert slowdown.after(bench, snapshot, None, percent=5.0)["planted_percent"] == planted / 10
+    else:
+        with pytest.raises(NoEffect, match="planted"):
+            slowdown.after(bench, snapshot, None, percent=5.0)

@@ -1,4 +1,4 @@
-"""Watches a trial from inside for the proofs: one profiled step as operators and kernels, processes, libraries, compiling.
+"""Watches a trial from inside for the proofs: a profiled step, processes, libraries, compilation.
 
 Nothing here touches the model: a profiler sees what really ran, in eager and in compiled code alike.
 """
