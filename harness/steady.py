@@ -99,10 +99,10 @@ def find_steady(window_ns_per_step: ArrayLike, minimum: int = FEWEST_WINDOWS, ea
     return Steady(start, kept, reason == "", reason, float(batch.autocorrelation[0]))
 
 
-def earliest_start(compiles: Sequence[float] | Floats, reserved_bytes: Sequence[float] | Floats) -> int:
+def earliest_start(compiles: Sequence[float | None] | Floats, reserved_bytes: Sequence[float | None] | Floats) -> int:
     """The first window after the last one that compiled something or in which the allocator's reserve changed.
 
-    Both per window, NaN where unknown; either may be empty.
+    Both per window, NaN or None where unknown; either may be empty.
     """
     compiled = np.asarray(compiles, dtype=np.float64) > 0
     reserved = np.asarray(reserved_bytes, dtype=np.float64)

@@ -14,4 +14,5 @@ def check(machine: Machine) -> Finding:
     """Name the GPUs that NVML shows."""
     if not machine.gpus:
         return Finding("ok", "no CUDA device; measuring on the CPU")
-    return Finding("ok", ", ".join(f"{gpu.name} ({gpu.memory_bytes >> 30} GiB)" for gpu in machine.gpus))
+    sizes = [f"{gpu.memory_bytes >> 30} GiB" if gpu.memory_bytes else "memory unknown" for gpu in machine.gpus]
+    return Finding("ok", ", ".join(f"{gpu.name} ({size})" for gpu, size in zip(machine.gpus, sizes, strict=True)))
