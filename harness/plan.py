@@ -171,7 +171,7 @@ def resolved_measure(measure: Measure, device: str) -> Measure:
         measure,
         windows=measure.windows or (15 if on_cpu else 30),
         warmup_steps=measure.warmup_steps or (2 if on_cpu else 10),
-        timed_seconds=measure.timed_seconds or (20.0 if on_cpu else 60.0),
+        timed_seconds=measure.timed_seconds or (15.0 if on_cpu else 60.0),
     )
 
 

@@ -161,8 +161,10 @@ class Session:
         self.progress.note(f"{place.label}: {arm or 'baseline'} is skipped: {reason}")
 
     def _prepare(self, place: Place) -> None:
-        """One short trial of each arm: fills its compile cache, and finds out early what does not apply or fails."""
+        """One short trial of the baseline, for the other arms' proofs, and of each arm that fills a compile cache."""
         for arm in self.plan.runs[place]:
+            if arm != self.plan.baseline and not self._compiles(arm):
+                continue
             record = self._earlier_preparation(place, arm) or self._attempt(place, arm, Kind.PREPARE, None, None)
             if record.outcome is not Outcome.OK:
                 self._drop(place, arm)
@@ -170,6 +172,9 @@ class Session:
                 self._drop_already_so(place, record)
             if not self._active(place):
                 return
+
+    def _compiles(self, arm: str) -> bool:
+        return any("compile" in treatment.hooks for treatment, _ in self._treatments(self.plan.arms[arm].uses))
 
     def _earlier_preparation(self, place: Place, arm: str) -> TrialRecord | None:
         for record in reversed(self.records):

@@ -412,7 +412,7 @@ class Measure:
     """Steps before the first window: 2 on a CPU, 10 on a GPU; compiled and captured arms add their own."""
     timed_seconds: float = 0.0
     """Where steps are so slow that the windows would take longer than this, fewer are taken (never under 5):
-    20 on a CPU, 60 on a GPU."""
+    15 on a CPU, 60 on a GPU."""
     extensions: int = 3
     """How often an unsteady process may go on for as many windows again."""
     compile_cache: Literal["warm", "cold"] = "warm"

@@ -1,3 +1,5 @@
+"""The figures that the statistics must reach, from the code that `harness selftest` runs."""
+
 from __future__ import annotations
 
 import numpy as np

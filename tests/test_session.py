@@ -58,11 +58,18 @@ def test_a_large_effect_is_found_and_its_arm_stops_being_measured(tmp_path: Path
     assert blocks[("alpha",)] >= 4
 
 
-def test_every_trial_is_stored_with_its_place_and_the_arms_are_prepared_first(tmp_path: Path):
+def test_the_baseline_and_what_compiles_are_prepared_before_the_blocks(tmp_path: Path):
+    experiment = dataclasses.replace(EXPERIMENT, arms=("alpha", "compiler"))
+    session(tmp_path, FakeExecutor(effects={"alpha": 0.5, "compiler": 2.0}), experiment).run()
+    records = Store(tmp_path).trials()
+    assert [(record.kind, record.arm) for record in records[:2]] == [("prepare", ""), ("prepare", "compiler")]
+    assert {record.kind for record in records[2:]} == {"timing"}
+
+
+def test_every_trial_is_stored_with_its_place(tmp_path: Path):
     executor = FakeExecutor(effects={"alpha": 0.5, "beta": 2.0})
     session(tmp_path, executor).run()
     records = Store(tmp_path).trials()
-    assert [record.kind for record in records[:3]] == ["prepare"] * 3
     assert {record.trial_id for record in records} == {trial.trial_id for trial in executor.trials}
     for block in range(4):
         rows = [record for record in records if record.block_index == block]
@@ -164,7 +171,7 @@ def test_running_again_repeats_no_complete_block_and_ends_as_if_uninterrupted(tm
     speedups = [[c.speedup for c in result.judgement.comparisons if c.primary] for result in (resumed, whole)]
     assert speedups[0] == speedups[1]
     assert before <= {record.trial_id for record in Store(tmp_path / "a").trials()}
-    complete = max(0, (after - 3) // 4)
+    complete = (after - 1) // 4
     assert min((t.block_index for t in timed(second) if t.block_index is not None), default=complete) == complete
 
 

@@ -1,3 +1,5 @@
+"""Simulated experiments have the truth they were given, and the judge finds it at its stated rates."""
+
 from __future__ import annotations
 
 import math

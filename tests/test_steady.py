@@ -1,3 +1,5 @@
+"""Where a process is cut: shapes with a known start, flat series, and the partition against ruptures."""
+
 from __future__ import annotations
 
 import numpy as np

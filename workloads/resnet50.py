@@ -58,7 +58,7 @@ WORKLOAD = Workload(
     traits=frozenset({"conv", "batchnorm", "image", "repeated_blocks"}),
     presets={
         "tiny": {"batch": 4, "image_size": 48, "depth": 14, "width": 16, "classes": 10, "items": 64},
-        "small": {"batch": 4, "image_size": 96, "depth": 50, "width": 64, "classes": 1000, "items": 256},
+        "small": {"batch": 2, "image_size": 96, "depth": 50, "width": 64, "classes": 1000, "items": 256},
         "full": {"batch": 256, "image_size": 224, "depth": 50, "width": 64, "classes": 1000, "items": 2048},
     },
     packages=("torch", "torchvision", "pillow", "numpy"),

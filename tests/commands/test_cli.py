@@ -79,7 +79,7 @@ def test_a_killed_run_goes_on_where_it_stopped(results: Path):
     new = [record for record in Store(results).trials() if f"{record.trial_id}.parquet" not in {p.name for p in before}]
     assert not {record.block_index for record in new} & complete
     assert complete
-    assert "SLOWER" in again.stdout
+    assert "slowdown(percent=60.0)" in again.stdout
 
 
 def running_children() -> list[str]:

@@ -1,3 +1,5 @@
+"""Designs: which arms they make, and that effects planted in them are found with their aliases named."""
+
 from __future__ import annotations
 
 import itertools

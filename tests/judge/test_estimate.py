@@ -1,3 +1,5 @@
+"""The estimate and its interval against hand arithmetic, scipy and statsmodels."""
+
 from __future__ import annotations
 
 import itertools

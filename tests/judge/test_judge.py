@@ -1,3 +1,5 @@
+"""The judge on whole records: verdicts, reasons, families, what is dropped and what is withheld."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Holm, Benjamini-Hochberg and the shares of alpha, against statsmodels."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""The looks, what a budget between them may spend, and the blocks still needed."""
+
 from __future__ import annotations
 
 import math

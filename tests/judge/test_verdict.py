@@ -1,3 +1,5 @@
+"""The verdict words in their order of evaluation."""
+
 from __future__ import annotations
 
 import numpy as np

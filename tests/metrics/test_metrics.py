@@ -1,3 +1,5 @@
+"""Every metric by arithmetic done by hand, its unit and its direction."""
+
 from __future__ import annotations
 
 import subprocess

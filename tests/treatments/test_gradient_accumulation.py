@@ -1,3 +1,5 @@
+"""Micro-batches of every kind of batch, and batches too small to split."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""What is planted is what was asked for, by the clock."""
+
 from __future__ import annotations
 
 import time
