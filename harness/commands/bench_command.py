@@ -24,6 +24,10 @@ from harness.plan import resolve_device
 from harness.spec import Experiment, UsageError
 
 
+QUICK_BUDGETS = {"tiny": "210s"}
+"""Presets that are for trying things out: over in minutes, unless a budget is given."""
+
+
 def default_experiment(device: str) -> Experiment:
     """The device's defaults, from experiments/bench_<device>.toml."""
     return load_experiment(experiment_files()[f"bench_{device}"])
@@ -32,7 +36,10 @@ def default_experiment(device: str) -> Experiment:
 def bench_experiment(workloads: tuple[str, ...], given: dict[str, Any]) -> Experiment:
     """The experiment that a command line asks for."""
     device = resolve_device(given.get("device") or "auto", describe_machine())
-    experiment = changed(default_experiment(device), {**given, "device": device})
+    quick = QUICK_BUDGETS.get(given.get("preset") or "")
+    experiment = changed(
+        default_experiment(device), {**given, "device": device, "budget": given.get("budget") or quick}
+    )
     return dataclasses.replace(experiment, workloads=workloads, name=f"{experiment.name}_{'_'.join(workloads)}")
 
 
