@@ -28,8 +28,15 @@ class Outcome(enum.StrEnum):
     CANCELLED = "cancelled"
 
 
-FAILURES = frozenset(Outcome) - {Outcome.OK, Outcome.NOT_APPLICABLE, Outcome.DISTURBED, Outcome.CANCELLED}
-"""Outcomes that make a command end with exit code 1."""
+FAILURES = frozenset(Outcome) - {
+    Outcome.OK,
+    Outcome.NOT_APPLICABLE,
+    Outcome.NOT_STEADY,
+    Outcome.DISTURBED,
+    Outcome.CANCELLED,
+}
+"""Outcomes that end an arm, and a command with exit code 1. An unsteady or disturbed trial costs its block: too many of
+them make a verdict invalid."""
 
 RETRIES = {Outcome.CRASHED: 1, Outcome.TIMED_OUT: 0, Outcome.DISTURBED: 3}
 """How often a trial with this outcome is run again; what is not named is never retried."""

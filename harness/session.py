@@ -262,7 +262,7 @@ class Session:
             if arm in self.dropped.get(place, set()):
                 continue
             record = self._attempt(place, arm, Kind.TIMING, block, position)
-            if record.outcome in FAILURES and record.outcome is not Outcome.NOT_STEADY:
+            if record.outcome in FAILURES:
                 self._drop(place, arm)
             if not self._active(place):
                 return
