@@ -32,6 +32,8 @@ PASSED_ON = (
 """Variables a child takes over from the parent; everything else is set here or by the arm."""
 
 STDERR_TAIL_BYTES = 4000
+DIED = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OOM_HOST, Outcome.OOM_DEVICE)
+"""Outcomes that a child's own last words help to explain."""
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -128,7 +130,7 @@ class LocalExecutor:
             samples=tuple(watcher.samples),
             started_at=started_at,
             duration_ns=time.monotonic_ns() - started,
-            stderr_tail="" if outcome is Outcome.OK else tail(work / "stderr"),
+            stderr_tail=tail(work / "stderr") if outcome in DIED else "",
         )
 
 
