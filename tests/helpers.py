@@ -25,6 +25,14 @@ from harness.spec import (
     Workload,
 )
 
+OWN_LOCKS = """
+import pathlib, harness.device_lock as device_lock
+device_lock.runtime_folder = pathlib.Path.cwd
+from harness.commands.cli import main
+main()
+"""
+"""The command with its device locks in the current folder, so that a measurement going on elsewhere does not matter."""
+
 
 def treatment(name: str, stage: str = "between", **more: Any) -> Treatment:
     return Treatment(

@@ -14,6 +14,7 @@ import pytest
 from harness.commands.cli import VERBS
 from harness.commands.exit_codes import Exit
 from harness.judge.types import Word
+from tests.helpers import OWN_LOCKS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -26,15 +27,6 @@ def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in re.findall(r"```python\n# my_plugins/(\w+\.py)\n(.*?)```", README, re.DOTALL):
         (folder / name).write_text(text)
     return folder
-
-
-OWN_LOCKS = """
-import pathlib, harness.device_lock as device_lock
-device_lock.runtime_folder = pathlib.Path.cwd
-from harness.commands.cli import main
-main()
-"""
-"""The command with its device locks in the current folder, so that a measurement going on elsewhere does not matter."""
 
 
 def harness(*arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:

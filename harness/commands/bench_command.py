@@ -39,6 +39,10 @@ def bench_experiment(workloads: tuple[str, ...], given: dict[str, Any]) -> Exper
     experiment = changed(
         default_experiment(device), {**given, "device": device, "budget": given.get("budget") or quick}
     )
+    if given.get("treatments"):
+        arms = ", ".join(experiment.arms)
+        question = f"What does each of these change in {' and '.join(workloads)} on this machine: {arms}?"
+        experiment = dataclasses.replace(experiment, question=question)
     return dataclasses.replace(experiment, workloads=workloads, name=f"{experiment.name}_{'_'.join(workloads)}")
 
 

@@ -27,6 +27,7 @@ VERBS = {
     "simulate": "write results with a known truth, for planning and for trying the judge",
     "power": "say how many blocks and minutes it takes to find an effect",
     "selftest": "measure how often the statistics are wrong",
+    "compact": "merge the many small files of a results folder",
     "verify": "check a results folder for damaged, altered or foreign files",
 }
 

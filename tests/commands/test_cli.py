@@ -15,10 +15,18 @@ import pytest
 
 from harness.commands.cli import main
 from harness.store import Store
+from tests.helpers import OWN_LOCKS
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
 QUIET = ("--max-foreign-load", "64", "--max-steal", "1")
 """Tests share the machine with one another; disturbance has its own tests."""
+
+
+@pytest.fixture(autouse=True)
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A measurement going on elsewhere on the machine does not matter to these tests."""
+    monkeypatch.setattr("harness.device_lock.runtime_folder", lambda: tmp_path)
+    monkeypatch.chdir(tmp_path)
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -59,7 +67,7 @@ def test_the_main_job_without_torch(capsys: pytest.CaptureFixture[str], results:
 def test_a_killed_run_goes_on_where_it_stopped(results: Path):
     argv = ticking(results, "--treatments", "slowdown(percent=60)", "--max-blocks", "4")
     first = subprocess.Popen(
-        [sys.executable, "-m", "harness", *argv], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        [sys.executable, "-c", OWN_LOCKS, *argv], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     )
     while len(list((results / "trials").glob("[!.]*.parquet"))) < 6:
         assert first.poll() is None
@@ -73,7 +81,7 @@ def test_a_killed_run_goes_on_where_it_stopped(results: Path):
     complete = {block for block, count in blocks.items() if block is not None and count == 2}
     time.sleep(0.2)
     assert running_children() == []
-    again = subprocess.run([sys.executable, "-m", "harness", *argv], capture_output=True, text=True, check=False)
+    again = subprocess.run([sys.executable, "-c", OWN_LOCKS, *argv], capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert all(path.read_bytes() == content for path, content in before.items())
     new = [record for record in Store(results).trials() if f"{record.trial_id}.parquet" not in {p.name for p in before}]
@@ -91,7 +99,7 @@ def running_children() -> list[str]:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_cleanly_and_says_how_to_go_on(results: Path, number: signal.Signals, code: int):
     argv = ticking(results, "--treatments", "slowdown(percent=60)")
-    process = subprocess.Popen([sys.executable, "-m", "harness", *argv], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", OWN_LOCKS, *argv], stderr=subprocess.PIPE, text=True)
     while not list((results / "trials").glob("[!.]*.parquet")):
         assert process.poll() is None
         time.sleep(0.02)
