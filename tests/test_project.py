@@ -78,7 +78,7 @@ def test_every_path_a_document_names_exists(document: str) -> None:
     missing = [
         name
         for name in named
-        if name.split("/")[0] in TOP_LEVEL | {".ci", ".."} - {"results", "reports"}  # those two are made by a run
+        if name.split("/")[0] in (TOP_LEVEL | {".ci", ".."}) - {"results", "reports"}  # those two are made by a run
         if not (CHECKOUT / name).exists() and not (path.parent / name).exists()
     ]
     assert missing == []
