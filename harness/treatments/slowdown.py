@@ -17,6 +17,7 @@ from typing import Any
 from harness.spec import NoEffect, Param, Proof, Treatment
 
 SPIN_KERNEL = "spin_kernel"
+TRIES = 1000
 MOST_OVERSHOOT = 3.0
 """A wait longer than this many times the one asked for is another treatment: the step is too short for it."""
 
@@ -29,6 +30,23 @@ def between(step: Callable[[], None], bench: Any, percent: float) -> Callable[[]
 
 def _on_host(step: Callable[[], None], bench: Any, share: float) -> Callable[[], None]:
     totals = bench.facts["slowdown"] = {"calls": 0, "step_ns": 0, "planted_ns": 0}
+    return _waiting(step, totals, share, max(0, _cost(_waiting(_nothing, dict(totals), 0.0, 0)) - _cost(_nothing)))
+
+
+def _nothing() -> None:
+    pass
+
+
+def _cost(call: Callable[[], None]) -> int:
+    """What one call takes, in ns."""
+    start = time.perf_counter_ns()
+    for _ in range(TRIES):
+        call()
+    return (time.perf_counter_ns() - start) // TRIES
+
+
+def _waiting(step: Callable[[], None], totals: dict[str, int], share: float, own_ns: int) -> Callable[[], None]:
+    """step and a wait, of which `own_ns` is what looking at the clock and counting take anyway."""
     clock = time.perf_counter_ns
     waited = 0
 
@@ -37,14 +55,13 @@ def _on_host(step: Callable[[], None], bench: Any, share: float) -> Callable[[],
         start = clock()
         step()
         end = now = clock()
-        until = end + (end - start) * share
-        # counted within the wait, and the wait of the call before, so that counting adds nothing to what is planted
+        until = end + (end - start) * share - own_ns
         totals["calls"] += 1
         totals["step_ns"] += end - start
-        totals["planted_ns"] += waited
+        totals["planted_ns"] += waited  # of the call before, so that counting lies within the wait
         while now < until:
             now = clock()
-        waited = now - end
+        waited = now - end + own_ns
 
     return slowed
 
