@@ -123,7 +123,7 @@ def _parse_value(text: str, arm: str) -> Scalar:
         raise UsageError(f"arm '{arm}': a parameter has no value; write key=value")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # no TOML, or a number too long to be one
         return text  # a bare word or an expression over the machine
     if not isinstance(value, bool | int | float | str):
         raise UsageError(f"arm '{arm}': '{text}' is not a boolean, a number or a word")
@@ -208,7 +208,7 @@ def evaluate(value: Scalar, scope: Mapping[str, int]) -> Scalar:
     try:
         result: Scalar = _evaluate(ast.parse(value, mode="eval").body, scope)
         return result
-    except (SyntaxError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
+    except (ValueError, SyntaxError, KeyError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
         known = ", ".join(scope)
         raise UsageError(f"'{value}' is no number and no expression over {known} with + - * // min max") from error
 

@@ -113,12 +113,14 @@ def _user_folder(folder: Path) -> list[Path]:
 
 def _user_file(path: Path) -> Path:
     if not path.is_file():
-        raise UsageError(f"workload file {path} does not exist; give a .py file that defines WORKLOAD with --workload")
+        raise UsageError(
+            f"workload file {path} does not exist; give a .py file that defines WORKLOAD with --workload-file"
+        )
     return path.resolve()
 
 
 def _check_name(name: str, path: Path) -> None:
-    if not NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UsageError(f"{path}: '{name}' is no plug-in name; use lower-case letters, digits and '_', a letter first")
 
 
@@ -127,6 +129,6 @@ def _import(module: str, path: Path) -> ModuleType:
         return importlib.import_module(module)
     except UsageError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         sys.modules.pop(module, None)
         raise UsageError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error

@@ -99,7 +99,7 @@ class Session:
             self._prepare(place)
         stopped_by = self._rounds(places)
         verdicts = self.judge(last_look=True)
-        failures = sum(record.outcome in FAILURES for record in self.records)
+        failures = sum(record.outcome in FAILURES for record in self._last_attempts())
         return Result(verdicts, failures, stopped_by)
 
     # -------------------------------------------------------------------------------------------- before the blocks
@@ -179,7 +179,9 @@ class Session:
     def _earlier_preparation(self, place: Place, arm: str) -> TrialRecord | None:
         for record in reversed(self.records):
             if record.kind == Kind.PREPARE and record.arm == arm and self._at(record, place):
-                return record if self._compile_cache(place, arm).is_dir() else None
+                cache = self._compile_cache(place, arm)
+                kept = not self._compiles(arm) or (cache.is_dir() and any(cache.iterdir()))
+                return record if record.outcome is Outcome.OK and kept else None
         return None
 
     def _drop_already_so(self, place: Place, baseline: TrialRecord) -> None:
@@ -213,11 +215,12 @@ class Session:
         next_block = dict.fromkeys(places, 0)
         if self.options.new_session:
             next_block = {place: self._blocks_so_far(place) for place in places}
+        first_block = dict(next_block)
         open_places = list(places)
         while open_places:
             for place in list(open_places):
                 undecided = self._undecided(place) if next_block[place] else self._active(place)
-                if not undecided or (next_block[place] >= last and not analysis.open_ended):
+                if not undecided or (next_block[place] - first_block[place] >= last and not analysis.open_ended):
                     open_places.remove(place)
                     continue
                 order = block_order(self.plan, place, next_block[place], undecided)
@@ -311,6 +314,15 @@ class Session:
             self.durations.append(record.duration_ns / 1e9)
         if windows:
             self.windows.update(self.store.windows([record.trial_id]))
+
+    def _last_attempts(self) -> list[TrialRecord]:
+        """The records that no later try of the same place in a block, or of the same arm's preparation, replaced."""
+        last: dict[tuple[Any, ...], TrialRecord] = {}
+        for record in self.records:
+            last[
+                (record.workload, record.params_json, record.kind, record.arm, record.block_index, record.position)
+            ] = record
+        return list(last.values())
 
     def judge(self, only_session: str = "", last_look: bool = False) -> Judgement:
         """The verdicts so far, from all trials of the experiment or from those of one session."""

@@ -133,6 +133,13 @@ def test_a_machine_that_is_never_quiet_gives_no_verdict(tmp_path: Path):
     assert verdicts(result) == {"alpha": Word.INVALID}
 
 
+def test_a_failed_preparation_is_tried_again_by_the_next_run(tmp_path: Path):
+    session(tmp_path, FakeExecutor(outcomes=lambda trial: Outcome.TIMED_OUT)).run()
+    result = session(tmp_path, FakeExecutor(effects={"alpha": 0.5, "beta": 2.0})).run()
+    assert verdicts(result) == {"alpha": Word.FASTER, "beta": Word.SLOWER}
+    assert result.failures == 0
+
+
 def test_without_its_baseline_nothing_is_compared(tmp_path: Path):
     executor = FakeExecutor(outcomes=lambda trial: Outcome.OK if trial.cell.arm.names else Outcome.OOM_HOST)
     result = session(tmp_path, executor).run()

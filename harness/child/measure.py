@@ -143,9 +143,9 @@ def _timed_part(trial: Trial, rig: Rig, record: ChildRecord) -> ChildRecord:
     performed = rig.counters.steps_performed
     peak_is_reset = host.reset_peak_rss()
     rig.reset_peaks()
-    busy = host.tree_cpu_ns()
     gc.collect()
     gc.disable()
+    busy = host.tree_cpu_ns()
     started = time.monotonic_ns()
     try:
         windows, reason = _windows(trial, rig, step_count)

@@ -89,4 +89,7 @@ def main(argv: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         code = Exit.FINE
+    except OSError as error:
+        click.echo(f"error: {error.filename or 'a file'}: {error.strerror or error}", err=True)
+        code = Exit.USER_ERROR
     sys.exit(int(code or 0))

@@ -48,7 +48,8 @@ def write_report(store: Store, spec_id: str, reports: Path, png: bool = False) -
     name = parse_experiment(spec_text, spec_id).name
     trials = latest_work(store.trials(spec_id))
     ids = [record.trial_id for record in trials if record.steps_rows]
-    environments = {record.environment_id: store.environment(record.environment_id) for record in trials}
+    known = {record.environment_id for record in trials if record.environment_id}  # simulated trials have none
+    environments = {environment_id: store.environment(environment_id) for environment_id in sorted(known)}
     context = ReportContext(
         command=f"harness run {spec_id[:12]}",
         spec_text=spec_text,
@@ -58,7 +59,7 @@ def write_report(store: Store, spec_id: str, reports: Path, png: bool = False) -
         environments=environments,
         private_words=private_words(),
     )
-    latest = environments[trials[-1].environment_id] if trials else []
+    latest = environments.get(trials[-1].environment_id, []) if trials else []
     parts = (judge_stored(spec_id, store), trials, store.windows(ids), latest, store.samples(ids), context)
     path = reports / f"{name}-{spec_id[:9]}.html"
     try:

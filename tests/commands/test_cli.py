@@ -120,6 +120,7 @@ def test_a_signal_stops_cleanly_and_says_how_to_go_on(results: Path, number: sig
         (["bench", "resnet50", "--treatments", "amp_bf61"], "did you mean 'amp_bf16'"),
         (["bench", "resnet50", "--treatments", "amp_bf16("], "not closed"),
         (["bench", "resnet50", "--treatments", "gradient_accumulation(parts=0)"], "at least"),
+        (["bench", "resnet50", "--treatments", f"loader_workers(workers={'9' * 5000})"], "is no number"),
         (["bench", "resnet50", "--preset", "huge"], "preset 'huge'"),
         (["bench", "resnet50", "--mode", "trian"], "did you mean 'train'"),
         (["bench", "resnet50", "--device", "tpu"], "device 'tpu'"),
@@ -156,6 +157,7 @@ def test_a_mistake_is_one_clear_line_and_exit_code_2(
         ("[analysis]\nrop = 1", "[analysis] has no key 'rop'; did you mean 'rope'"),
         ("seed = 'one'", "key 'seed': Expected `int`, got `str`"),
         ("workloads = [", "not valid TOML"),
+        ("name = '../../escape'", "is no name"),
     ],
 )
 def test_an_experiment_file_is_refused_by_file_key_and_value(
