@@ -23,7 +23,7 @@ from harness.config import experiment_files, load_experiment
 from harness.plan import resolve_device
 from harness.spec import Experiment, UsageError
 
-QUICK_BUDGETS = {"tiny": "180s"}
+QUICK_BUDGETS = {"tiny": "210s"}
 """Presets that are for trying things out: over in minutes, unless a budget is given."""
 
 
