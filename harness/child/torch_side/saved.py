@@ -1,0 +1,46 @@
+"""The state before warm-up, and how it is put back."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.child.torch_side.bench import TorchBench
+from harness.child.torch_side.source import Source
+
+
+class Saved:
+    """Parameters, buffers and random state before warm-up, put back in place (captured graphs keep their addresses)."""
+
+    def __init__(self, bench: TorchBench, source: Source) -> None:
+        self.bench, self.source = bench, source
+        self.cpu_state = torch.get_rng_state()
+        self.python_state, self.numpy_state = random.getstate(), np.random.get_state()
+        self.cuda_state = torch.cuda.get_rng_state(bench.device) if bench.device.type == "cuda" else None
+        self.tensors = [(tensor, tensor.detach().cpu().clone()) for tensor in _tensors(bench.model)]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        for tensor, saved in self.tensors:
+            tensor.copy_(saved)
+        self.tensors = []  # the copies would count in the peak of the timed part
+        if self.bench.optimizer is not None:
+            for state in self.bench.optimizer.state.values():
+                for value in state.values():
+                    if isinstance(value, torch.Tensor):
+                        value.zero_()
+        self.source.rewind()
+        random.setstate(self.python_state)
+        np.random.set_state(self.numpy_state)
+        torch.set_rng_state(self.cpu_state)
+        if self.cuda_state is not None:
+            torch.cuda.set_rng_state(self.cuda_state, self.bench.device)
+
+
+def _tensors(model: Any) -> list[torch.Tensor]:
+    if not isinstance(model, torch.nn.Module):
+        return []
+    return [*model.parameters(), *model.buffers()]

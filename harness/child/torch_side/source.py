@@ -1,0 +1,122 @@
+"""Where a torch trial's batches come from: a loader, or batches that already lie on the device."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from harness.child.rig import Counters
+from harness.child.torch_side.bench import TorchBench, Treated
+from harness.spec import Trial
+
+RESIDENT_BATCHES = 4
+
+
+class Source:
+    """Gives device batches in a fixed order, from a loader or from batches that already lie on the device."""
+
+    def __init__(self, trial: Trial, bench: TorchBench, treated: Treated, counters: Counters) -> None:
+        self.trial, self.bench, self.treated, self.counters = trial, bench, treated, counters
+        self.loss: Any = None
+        self.items: list[int] = []
+        workload = bench.workload
+        assert workload.dataset is not None
+        dataset = workload.dataset(
+            Path(trial.data_folder),
+            mode=bench.mode,
+            seed=trial.seed,
+            on_bad_item=trial.on_bad_item,
+            **bench.params,
+        )
+        bench.dataset = treated.apply("data", dataset)
+        self.generator = torch.Generator()
+        bench.loader = self._loader()
+        self.to_device = treated.apply("feed", mover(bench.device))
+        self.host_batches: Iterator[Any]
+        self.next: Callable[[], Any]
+        self.rewind()
+
+    def _loader(self) -> Any:
+        bench = self.bench
+        if self.treated.fills("loader.replace"):
+            return self.treated.apply("loader.replace", None)
+        arguments: dict[str, Any] = {
+            "batch_size": bench.params["batch"],
+            "shuffle": True,
+            "drop_last": True,
+            "generator": self.generator,
+            "collate_fn": bench.workload.collate,
+        }
+        if bench.rank_count > 1:
+            arguments["sampler"] = torch.utils.data.DistributedSampler(
+                bench.dataset, bench.rank_count, bench.rank, seed=bench.seed
+            )
+            del arguments["shuffle"]
+        return DataLoader(bench.dataset, **self.treated.apply("loader", arguments))
+
+    def rewind(self) -> None:
+        """Start again at the first batch; a loader's first batch is fetched here, outside any timing."""
+        self.generator.manual_seed(self.bench.seed)
+        self.host_batches = iter(())  # ends the workers of the iterator before
+        batches = _endless(self.bench.loader)
+        if self.trial.cell.input == "resident":
+            first = [self._count(next(batches)) for _ in range(RESIDENT_BATCHES)]
+            self.next = itertools.cycle([self.to_device(batch) for batch in first]).__next__
+            self.host_batches = iter(())
+        else:
+            first = [self._count(next(batches))]
+            self.host_batches = itertools.chain(first, batches)
+            self.next = self._waiting_next(self.host_batches)
+
+    def _count(self, batch: Any) -> Any:
+        assert self.bench.workload.items is not None
+        self.items.append(self.bench.workload.items(batch))
+        return batch
+
+    def _waiting_next(self, batches: Iterator[Any]) -> Callable[[], Any]:
+        counters, to_device, clock = self.counters, self.to_device, time.perf_counter_ns
+
+        def next_batch() -> Any:
+            start = clock()
+            batch = next(batches)
+            counters.data_wait_ns += clock() - start
+            return to_device(batch)
+
+        return next_batch
+
+    def items_per_step(self) -> float:
+        """Mean over the batches counted when the source was wound up, over all ranks."""
+        return float(np.mean(self.items)) * self.bench.rank_count
+
+    def latest_loss(self) -> float | None:
+        return None if self.loss is None else float(self.loss)
+
+    def close(self) -> None:
+        """End loader workers now rather than in the interpreter's shutdown."""
+        self.host_batches = iter(())
+        self.bench.loader = None
+
+
+def _endless(loader: Any) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
+def mover(device: torch.device) -> Callable[[Any], Any]:
+    """The plain feed: every tensor of a batch to the device, one blocking copy each."""
+
+    def move(batch: Any) -> Any:
+        if isinstance(batch, torch.Tensor):
+            return batch.to(device)
+        if isinstance(batch, Mapping):
+            return {key: move(value) for key, value in batch.items()}
+        return type(batch)(move(value) for value in batch)
+
+    return move
