@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.spec import Arm, Param, Scalar, Treatment, UsageError, Use
 
-NAME = re.compile(r"[a-z][a-z0-9_]*")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 def split_arms(text: str) -> list[str]:

@@ -45,8 +45,10 @@ def parse_experiment(text: str, where: str, default_name: str = "") -> Experimen
         raise UsageError(f"{where}: {_in_words(str(error))}") from error
     except msgspec.DecodeError as error:
         raise UsageError(f"{where} is not valid TOML: {error}") from error
-    if not re.fullmatch(r"[\w.+-]*", experiment.name):
-        raise UsageError(f"{where}: key 'name': '{experiment.name}' is no name; use letters, digits and _ . + -")
+    if not re.fullmatch(r"[\w.+-]{0,100}", experiment.name):
+        raise UsageError(
+            f"{where}: key 'name': '{experiment.name}' is no name; use letters, digits and _ . + -, 100 at most"
+        )
     return experiment if experiment.name else dataclasses.replace(experiment, name=default_name)
 
 

@@ -97,8 +97,16 @@ def _plugin_modules(folders: Iterable[Path], files: Iterable[Path]) -> Iterator[
         add_plugin_folder(path.parent)
         yield f"harness.plugins.{path.stem}", path
     for entry in importlib.metadata.entry_points(group="harness.plugins"):
-        spec = importlib.util.find_spec(entry.module)
-        yield entry.module, Path(spec.origin if spec and spec.origin else entry.module)
+        yield entry.module, _installed_file(entry.module)
+
+
+def _installed_file(module: str) -> Path:
+    """Where an entry point's module lies; its bare name where that cannot be found, for the import to complain of."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (Exception, SystemExit):  # the package around it is missing or broken: so the import will say
+        spec = None
+    return Path(spec.origin if spec and spec.origin else module)
 
 
 def _python_files(folder: Path) -> list[Path]:
@@ -107,21 +115,23 @@ def _python_files(folder: Path) -> list[Path]:
 
 def _user_folder(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise UsageError(f"plug-in folder {folder} does not exist; give a folder of .py files with --plugins")
+        what = "is a file" if folder.exists() else "does not exist"
+        raise UsageError(f"plug-in folder {folder} {what}; give a folder of .py files with --plugins")
     return [path.resolve() for path in _python_files(folder)]
 
 
 def _user_file(path: Path) -> Path:
     if not path.is_file():
-        raise UsageError(
-            f"workload file {path} does not exist; give a .py file that defines WORKLOAD with --workload-file"
-        )
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise UsageError(f"workload file {path} {what}; give a .py file that defines WORKLOAD with --workload-file")
     return path.resolve()
 
 
 def _check_name(name: str, path: Path) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise UsageError(f"{path}: '{name}' is no plug-in name; use lower-case letters, digits and '_', a letter first")
+        raise UsageError(
+            f"{path}: '{name}' is no plug-in name; use lower-case letters, digits and '_', a letter first, 64 at most"
+        )
 
 
 def _import(module: str, path: Path) -> ModuleType:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +38,10 @@ def _option(name: str, variable: str, about: str, **more: Any) -> Callable[[Any]
 
 
 results_option = _option("results", "RESULTS", "folder of results", default="results", type=click.Path(path_type=Path))
+results_folders = click.argument(
+    "results", nargs=-1, envvar="RESULTS", callback=lambda ctx, argument, given: given or (Path("results"),),
+    type=click.Path(path_type=Path),
+)  # fmt: skip
 reports_option = _option("reports", "REPORTS", "folder of reports", default="reports", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="print JSON")
 plugin_options = options(
@@ -98,11 +104,14 @@ def open_store(results: Path, writable: bool = False) -> Store:
     """The results folder; made when it is to be written, refused in words when there is none to read."""
     from harness.store import Store
 
-    store = Store(results.resolve())
+    store = Store(results.absolute())
     if writable:
         store.check_writable()
     elif not results.is_dir():
-        raise UsageError(f"results folder {results} does not exist; `make bench WORKLOAD=...` makes one")
+        what = "does not exist; `make bench WORKLOAD=...` makes one"
+        if os.path.lexists(results):
+            what = "is no folder, but a file or a link that leads nowhere; give another with RESULTS=..."
+        raise UsageError(f"results folder {results} {what}")
     return store
 
 
@@ -117,7 +126,7 @@ def find_experiment(text: str, store: Store | None) -> Experiment:
     if store is not None:
         spec_id = find_stored(text, store)
         if spec_id:
-            return parse_experiment(store.specs()[spec_id], spec_id)
+            return parse_experiment(store.spec(spec_id), spec_id)
     raise UsageError(
         f"no experiment '{text}'{nearest(text, files)} give a .toml file, one of {', '.join(files)}, "
         "8 or more characters of a stored spec id, or latest"
@@ -132,10 +141,19 @@ def find_stored(text: str, store: Store) -> str | None:
         if latest is None:
             raise UsageError(f"there are no results in {store.root} yet; `make bench WORKLOAD=...` makes some")
         return latest.spec_id
-    names = {parse_experiment(toml, spec_id).name: spec_id for spec_id, toml in specs.items()}
+    names = stored_names(store)
     if text in names:
         return names[text]
     return store.find_spec(text) if len(text) >= 8 and any(spec_id.startswith(text) for spec_id in specs) else None
+
+
+def stored_names(store: Store) -> dict[str, str]:
+    """Spec ids by the names of their experiments; one that this version cannot read is to be had by its id alone."""
+    names = {}
+    for spec_id, toml in store.specs().items():
+        with contextlib.suppress(UsageError):
+            names[parse_experiment(toml, spec_id).name] = spec_id
+    return names
 
 
 def describe_machine() -> Machine:

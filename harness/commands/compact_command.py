@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
-from harness.commands.common import open_store
+from harness.commands.common import open_store, results_folders
 
 
 @click.command("compact")
-@click.argument("results", nargs=-1, type=click.Path(path_type=Path))
+@results_folders
 def command(results: tuple[Path, ...]) -> int:
     """Merge the files of results folders. Every run does so at its end where there are many."""
     from harness.store import compact
 
-    for folder in results or (Path("results"),):
+    for folder in results:
         click.echo(f"{folder}: {compact(open_store(folder), at_least=1)} trials merged")
     return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from harness.commands.common import find_stored, json_option, open_store, print_table
+from harness.commands.common import find_stored, json_option, open_store, print_table, stored_names
 from harness.commands.exit_codes import Exit
 from harness.config import parse_experiment
 from harness.judge import judge
@@ -44,7 +44,7 @@ def stored_spec(text: str, store: Store) -> str:
     """The stored spec id that EXPERIMENT means."""
     spec_id = find_stored(text, store)
     if spec_id is None:
-        names = sorted({parse_experiment(toml, key).name for key, toml in store.specs().items()})
+        names = sorted(stored_names(store))
         raise UsageError(
             f"no stored experiment '{text}'; there are {', '.join(names) or 'none'} (or give a spec id, or latest)"
         )
@@ -55,7 +55,7 @@ def judge_stored(spec_id: str, store: Store) -> Judgement:
     """Judge what is stored of one experiment, without what later code or environments superseded."""
     trials = latest_work(store.trials(spec_id))
     windows = store.windows([record.trial_id for record in trials if record.steps_rows])
-    return judge(parse_experiment(store.specs()[spec_id], spec_id), spec_id, trials, windows, last_look=True)
+    return judge(parse_experiment(store.spec(spec_id), spec_id), spec_id, trials, windows, last_look=True)
 
 
 def as_row(comparison: Comparison) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def write_report(store: Store, spec_id: str, reports: Path, png: bool = False) -
     from harness.report.data import ReportContext
     from harness.report.page import export_png, render, report_data
 
-    spec_text = store.specs()[spec_id]
+    spec_text = store.spec(spec_id)
     name = parse_experiment(spec_text, spec_id).name
     trials = latest_work(store.trials(spec_id))
     ids = [record.trial_id for record in trials if record.steps_rows]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from harness.commands.common import json_option, open_store, print_table, to_json
+from harness.commands.common import json_option, open_store, print_table, results_folders, to_json
 from harness.commands.exit_codes import Exit
 
 
 @click.command("verify")
-@click.argument("results", nargs=-1, type=click.Path(path_type=Path))
+@results_folders
 @click.option("--quarantine", is_flag=True, help="move the damaged files out, into RESULTS/quarantine")
 @json_option
 def command(results: tuple[Path, ...], quarantine: bool, as_json: bool) -> int:
@@ -19,7 +19,7 @@ def command(results: tuple[Path, ...], quarantine: bool, as_json: bool) -> int:
     from harness import store as stores
 
     findings = []
-    for folder in results or (Path("results"),):
+    for folder in results:
         root = open_store(folder).root
         found = stores.verify(root)
         findings += [(folder, finding) for finding in found]

@@ -144,6 +144,9 @@ def _sentence(error: OSError, path: Path) -> str:
             )
         case errno.EROFS | errno.EACCES | errno.EPERM:
             return f"{path} cannot be written ({os.strerror(error.errno)}); give a folder that you may write to"
-        case errno.ENOTDIR | errno.EEXIST:
-            return f"{path} cannot be a results folder: part of the path is a file; give another folder"
+        case errno.ENOTDIR | errno.EEXIST | errno.ELOOP:
+            return (
+                f"{path} cannot be a results folder: part of the path is a file, or a link that leads nowhere; "
+                "give another folder"
+            )
     return f"results cannot be written to {path}: {error.strerror or error}"

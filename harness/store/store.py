@@ -165,10 +165,20 @@ class Store:
             raise UsageError(f"{path}: {damage.reason}") from None
 
     def specs(self) -> dict[str, str]:
-        """The experiments asked so far, as TOML by spec id."""
+        """The experiments asked so far, as TOML by spec id; altered files are left out, `verify` names them."""
         folder = self.root / "specs"
-        paths = sorted(folder.glob("s*.toml")) if folder.is_dir() else []
-        return {path.stem: path.read_text(encoding="utf-8") for path in paths}
+        contents = {path.stem: path.read_bytes() for path in sorted(folder.glob("s*.toml")) if path.is_file()}
+        return {stem: content.decode("utf-8") for stem, content in contents.items() if text_is_sealed(content)}
+
+    def spec(self, spec_id: str) -> str:
+        """The TOML of one experiment. Raises UsageError if it is not there or altered."""
+        specs = self.specs()
+        if spec_id not in specs:
+            raise UsageError(
+                f"{self.root}/specs/{spec_id}.toml is missing or altered, so what its trials were to answer is lost; "
+                "put the file back, or name another experiment"
+            )
+        return specs[spec_id]
 
     def find_spec(self, text: str) -> str:
         """The spec that `latest` or a prefix of at least 8 characters names. Raises UsageError for none or several."""

@@ -99,7 +99,8 @@ def _check_environments(root: Path) -> Iterator[Finding]:
 
 def _check_specs(root: Path) -> Iterator[Finding]:
     for path in _entries(root / "specs"):
-        if path.suffix == ".toml" and not files.is_temporary(path) and not text_is_sealed(path.read_bytes()):
+        is_text = path.suffix == ".toml" and path.is_file() and not files.is_temporary(path)
+        if is_text and not text_is_sealed(path.read_bytes()):
             yield _finding(root, path, "altered", "the text was altered after it was written: its SHA-256 does not fit")
 
 

@@ -56,8 +56,8 @@ DAMAGES: list[tuple[Callable[[Path], None], str, str]] = [
     (truncate, "truncated", "cut short"),
     (lambda path: flip(path, 1000), "altered", "seal|cannot be read"),
     (empty, "empty", "empty"),
-    (foreign_text, "foreign", "no Parquet file"),
-    (foreign_parquet, "foreign", "did not write"),
+    (foreign_text, "altered", "replaced: this is no Parquet file"),
+    (foreign_parquet, "altered", "replaced: a Parquet file that this harness did not write"),
     (newer, "newer", "schema 2.0; this harness reads 1.x"),
     (other_trial, "altered", "another trial"),
 ]
@@ -125,6 +125,35 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path_factory: pytest.TempPathFactory,
     content[int(share * len(content))] ^= 1 << bit
     with pytest.raises(parquet.Damaged):
         parquet.decode("trials", bytes(content))
+
+
+@pytest.mark.parametrize("damage", [foreign_text, foreign_parquet])
+@pytest.mark.parametrize("folder", ["trials", "steps", "environments"])
+def test_a_file_under_a_name_of_its_own_is_foreign_and_costs_nothing(
+    tmp_path: Path, damage: Callable[[Path], None], folder: str
+) -> None:
+    store = Store(tmp_path)
+    store.write_trial(*make_trial(0))
+    store.write_environment([Fact(path="a", value="1")])
+    damage(tmp_path / folder / "my notes.parquet")
+    (finding,) = verify(tmp_path)
+    assert (finding.path, finding.kind, finding.harmless) == (f"{folder}/my notes.parquet", "foreign", True)
+    assert len(Store(tmp_path).trials()) == 1
+
+
+def test_an_altered_spec_is_not_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for name in ("s1", "s2"):
+        store.write_spec(name, "name = 'x'")
+    (tmp_path / "specs/s1.toml").write_bytes(b"\xff\xfe junk")
+    (tmp_path / "specs/s3.toml").mkdir()
+    assert list(store.specs()) == ["s2"]
+    with pytest.raises(UsageError, match=r"s1\.toml is missing or altered"):
+        store.spec("s1")
+    assert [(finding.path, finding.kind) for finding in verify(tmp_path)] == [
+        ("specs/s1.toml", "altered"),
+        ("specs/s3.toml", "foreign"),
+    ]
 
 
 def test_altered_environments_and_specs_are_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -46,8 +47,8 @@ def fill(folder: Path) -> None:
         try:
             while True:
                 os.write(file.fileno(), b"x" * 4096)
-        except OSError:
-            pass
+        except OSError as error:
+            assert error.errno == errno.ENOSPC  # noqa: PT017 - until it is full
 
 
 def test_a_full_disk_stops_a_write_and_touches_nothing(mount: Mount) -> None:
