@@ -256,6 +256,9 @@ def unmet_by_arm(
         return f"{workload.name} {reason}"
     for use in arm.uses:
         treatment = treatments[use.name]
+        missing = sorted({stage.acts_on for stage in STAGES if stage.name in treatment.hooks} - workload.has)
+        if missing:
+            return f"{use.name} acts on a torch workload's {missing[-1]}; {workload.name} has none"
         requires = (
             treatment.requires_for(**full_params(use, treatment)) if treatment.requires_for else treatment.requires
         )

@@ -42,15 +42,23 @@ class Stage:
     hook: str
     one: bool = False
     """Whether at most one treatment of an arm may fill it."""
+    acts_on: Literal["anything", "data", "model"] = "model"
+    """What a workload must have for it: a step of any kind, torch data, or a torch model."""
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("process", "(parent) ProcessChange -> ProcessChange: executable, environment, allocator, prefix, ranks"),
+    Stage(
+        "process",
+        "(parent) ProcessChange -> ProcessChange: executable, environment, allocator, prefix, ranks",
+        acts_on="anything",
+    ),
     Stage("runtime", "(child, right after import torch) None -> None: global flags, through one API only"),
-    Stage("data", "dataset -> dataset"),
-    Stage("loader", "dict of DataLoader arguments -> dict of DataLoader arguments"),
-    Stage("loader.replace", "None -> iterable of host batches, used in place of the DataLoader", one=True),
-    Stage("feed", "(host batch -> device batch) -> (host batch -> device batch)"),
+    Stage("data", "dataset -> dataset", acts_on="data"),
+    Stage("loader", "dict of DataLoader arguments -> dict of DataLoader arguments", acts_on="data"),
+    Stage(
+        "loader.replace", "None -> iterable of host batches, used in place of the DataLoader", one=True, acts_on="data"
+    ),
+    Stage("feed", "(host batch -> device batch) -> (host batch -> device batch)", acts_on="data"),
     Stage("surgery", "model -> model: modules replaced"),
     Stage("layout", "model -> model, after the move to the device"),
     Stage("recompute", "model -> model: activation checkpointing, offload"),
@@ -66,7 +74,9 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage("update.zero", "(() -> None) -> (() -> None)", one=True),
     Stage(
-        "between", "(() -> None) -> (() -> None): step -> step that does something after it, inside the timed region"
+        "between",
+        "(() -> None) -> (() -> None): step -> step that does something after it, inside the timed region",
+        acts_on="anything",
     ),
     Stage("capture", "(() -> None) -> (() -> None): step -> captured step (CUDA graph); owns its warm-up", one=True),
 )
@@ -303,7 +313,8 @@ class Treatment:
 class Workload:
     """Model, data, loss and unit of work. All functions run in the child and import what they need inside.
 
-    A torch workload fills `dataset`, `model`, `loss` and (for infer) `predict`; one without torch fills `plain`.
+    A torch workload fills `dataset`, `model`, `loss` and (for infer) `predict`; without `model` its step is a batch
+    loaded. One without torch fills `plain`.
     """
 
     name: str
@@ -319,6 +330,8 @@ class Workload:
     inputs: tuple[str, ...] = ("loader", "resident")
     devices: tuple[str, ...] = ("cpu", "cuda")
     packages: tuple[str, ...] = ()
+    standard: bool = False
+    """One of those that are measured where no workload is named (`make matrix`)."""
     prepare: Callable[..., DataRef] | None = None
     """prepare(cache: Path, source: Path | None, seed: int, **params) -> DataRef. Runs in the parent without torch:
     makes the data once (or checks the user's own, raising UsageError)."""
@@ -337,12 +350,30 @@ class Workload:
     """items(batch) -> units of work in it"""
     blocks: Callable[[Any], list[Any]] | None = None
     """blocks(model) -> its repeated sub-modules, in order (for checkpointing and per-block compilation)"""
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """What `predict` does one after the other ("prefill", "decode"), timed apart from the windows, after them."""
     plain: Callable[..., PlainBench] | None = None
-    """plain(mode, seed, **params) -> PlainBench, for workloads without torch"""
+    """plain(mode, seed, **params) -> PlainBench, for workloads without torch; with `folder: Path` if it prepares one"""
 
     @property
     def needs_torch(self) -> bool:
         return self.plain is None
+
+    @property
+    def has(self) -> frozenset[str]:
+        """What a treatment's stage can act on here; see `Stage.acts_on`."""
+        torch_parts = {"data"} if self.dataset else set()
+        return frozenset({"anything"} | torch_parts | ({"model"} if self.model else set()))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of an inference step, to be timed by itself."""
+
+    run: Callable[[Any, Any], Any]
+    """run(model, what the part before gave, or the batch) -> what the next part takes"""
+    items: Callable[[Any], int]
+    """items(batch) -> units of work that it does for the batch"""
 
 
 @dataclass(frozen=True)
@@ -362,6 +393,8 @@ class PlainBench:
 
     step: Callable[[], Any]
     items_per_step: int
+    facts: Callable[[], dict[str, Any]] = dict
+    """What to keep beside the numbers, asked after the last step: versions, output."""
 
 
 # ------------------------------------------------------------------------------------------------ arms, cells, trials

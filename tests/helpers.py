@@ -45,6 +45,10 @@ def treatment(name: str, stage: str = "between", **more: Any) -> Treatment:
     )
 
 
+def _never(*_: Any, **__: Any) -> Any:
+    raise AssertionError("the toys have no torch")
+
+
 def workload(name: str, **more: Any) -> Workload:
     return Workload(
         name=name,
@@ -53,6 +57,8 @@ def workload(name: str, **more: Any) -> Workload:
         unit="steps",
         traits=more.pop("traits", frozenset()),
         presets=more.pop("presets", {"tiny": {"batch": 4}, "small": {"batch": 8}}),
+        dataset=_never,  # only said to exist, so that every treatment has something to act on
+        model=_never,
         plain=lambda mode, seed, **params: PlainBench(lambda: None, 1),
         **more,
     )

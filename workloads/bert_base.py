@@ -1,98 +1,15 @@
-"""BERT-Base on text, as transformers builds it: masked tokens in documents of varying length, with padding."""
+"""BERT-Base on text: masked tokens in documents of varying length, with padding."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from harness.spec import Workload
-from harness.workloads.data import text
-
-if TYPE_CHECKING:
-    import torch
-
-
-def model(
-    mode: str,
-    *,
-    sequence_length: int,
-    layers: int,
-    width: int,
-    heads: int,
-    vocabulary: int,
-    dropout: float,
-    **_others: Any,
-) -> torch.nn.Module:
-    """Build the masked language model in the library's default configuration, but for the sizes and dropout given."""
-    from transformers import BertConfig, BertForMaskedLM
-
-    config = BertConfig(
-        vocab_size=vocabulary,
-        max_position_embeddings=max(512, sequence_length),
-        hidden_size=width,
-        intermediate_size=4 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-        attn_implementation="sdpa",
-    )
-    return BertForMaskedLM(config)
-
-
-def loss(model: Any, batch: Any) -> torch.Tensor:
-    """Cross entropy of the masked tokens."""
-    from torch.nn.functional import cross_entropy
-
-    return cross_entropy(predict(model, batch).flatten(0, 1), batch["labels"].flatten())
-
-
-def predict(model: Any, batch: Any) -> torch.Tensor:
-    """Logits [batch, sequence_length, vocabulary]."""
-    logits: torch.Tensor = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-    return logits
-
-
-def optimizer() -> tuple[Any, dict[str, Any]]:
-    """AdamW, at BERT's rate."""
-    import torch
-
-    return torch.optim.AdamW, {"lr": 1e-4, "weight_decay": 0.01}
-
-
-def blocks(model: Any) -> list[Any]:
-    """The encoder's layers."""
-    return list(model.bert.encoder.layer)
-
+from harness.workloads.nets import bert
 
 _REAL = {"layers": 12, "width": 768, "heads": 12, "vocabulary": 30522, "dropout": 0.1}
 
-WORKLOAD = Workload(
-    name="bert_base",
-    summary="transformers' BERT-Base, masked-token training on documents of varying length",
-    sources=("https://arxiv.org/abs/1810.04805", "https://huggingface.co/docs/transformers/model_doc/bert"),
-    unit="tokens",
-    traits=frozenset({"attention", "gelu", "dropout", "text", "padding", "repeated_blocks"}),
-    presets={
-        "tiny": {
-            "batch": 8,
-            "sequence_length": 32,
-            "layers": 2,
-            "width": 64,
-            "heads": 2,
-            "vocabulary": 1000,
-            "dropout": 0.1,
-            "items": 512,
-        },
-        "small": {"batch": 2, "sequence_length": 32, **_REAL, "items": 512},
-        "full": {"batch": 64, "sequence_length": 512, **_REAL, "items": 2048},
-    },
-    packages=("torch", "transformers", "numpy"),
-    prepare=text.prepare_documents,
-    dataset=text.documents_dataset,
-    model=model,
-    loss=loss,
-    predict=predict,
-    optimizer=optimizer,
-    items=text.count_tokens,
-    blocks=blocks,
+WORKLOAD = bert.workload(
+    "bert_base",
+    "transformers' BERT-Base, masked-token training on documents of varying length",
+    small={"batch": 2, "sequence_length": 32, **_REAL, "items": 512},
+    full={"batch": 64, "sequence_length": 512, **_REAL, "items": 2048},
+    standard=True,
 )

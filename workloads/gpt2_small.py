@@ -6,48 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from harness.spec import Workload
 from harness.workloads.data import text
+from harness.workloads.nets import gpt2
 
 if TYPE_CHECKING:
     import torch
 
 
-def model(
-    mode: str,
-    *,
-    sequence_length: int,
-    layers: int,
-    width: int,
-    heads: int,
-    vocabulary: int,
-    dropout: float,
-    **_others: Any,
-) -> torch.nn.Module:
-    """Build the language model in the library's default configuration, but for the sizes and dropout given."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        vocab_size=vocabulary,
-        n_positions=max(1024, sequence_length),
-        n_embd=width,
-        n_layer=layers,
-        n_head=heads,
-        resid_pdrop=dropout,
-        embd_pdrop=dropout,
-        attn_pdrop=dropout,
-        bos_token_id=vocabulary - 1,
-        eos_token_id=vocabulary - 1,
-        use_cache=False,
-        attn_implementation="sdpa",
-    )
-    return GPT2LMHeadModel(config)
+def model(mode: str, *, sequence_length: int, batch: int, items: int, **sizes: Any) -> torch.nn.Module:
+    """Build the language model; the sizes are those of `gpt2.build`."""
+    return gpt2.build(positions=sequence_length, **sizes)
 
 
 def loss(model: Any, batch: Any) -> torch.Tensor:
     """Cross entropy of the next token, at every position."""
     from torch.nn.functional import cross_entropy
 
-    logits = model(input_ids=batch["input_ids"]).logits
-    return cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())
+    return cross_entropy(predict(model, batch).flatten(0, 1), batch["labels"].flatten())
 
 
 def predict(model: Any, batch: Any) -> torch.Tensor:
@@ -63,36 +37,18 @@ def optimizer() -> tuple[Any, dict[str, Any]]:
     return torch.optim.AdamW, {"lr": 6e-4, "weight_decay": 0.1}
 
 
-def blocks(model: Any) -> list[Any]:
-    """The transformer blocks."""
-    return list(model.transformer.h)
-
-
-_REAL = {"layers": 12, "width": 768, "heads": 12, "vocabulary": 50257, "dropout": 0.1}
-
 WORKLOAD = Workload(
     name="gpt2_small",
     summary="transformers' GPT-2 small, next-token training on text",
-    sources=(
-        "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf",
-        "https://huggingface.co/docs/transformers/model_doc/gpt2",
-    ),
+    sources=gpt2.SOURCES,
     unit="tokens",
     traits=frozenset({"attention", "gelu", "dropout", "text", "repeated_blocks"}),
     presets={
-        "tiny": {
-            "batch": 8,
-            "sequence_length": 32,
-            "layers": 2,
-            "width": 64,
-            "heads": 2,
-            "vocabulary": 1000,
-            "dropout": 0.1,
-            "items": 512,
-        },
-        "small": {"batch": 2, "sequence_length": 32, **_REAL, "items": 512},
-        "full": {"batch": 16, "sequence_length": 1024, **_REAL, "items": 2048},
+        "tiny": {"batch": 8, "sequence_length": 32, **gpt2.TINY, "items": 512},
+        "small": {"batch": 2, "sequence_length": 32, **gpt2.SMALL, "items": 512},
+        "full": {"batch": 16, "sequence_length": 1024, **gpt2.SMALL, "items": 2048},
     },
+    standard=True,
     packages=("torch", "transformers", "numpy"),
     prepare=text.prepare_blocks,
     dataset=text.blocks_dataset,
@@ -101,5 +57,5 @@ WORKLOAD = Workload(
     predict=predict,
     optimizer=optimizer,
     items=text.count_tokens,
-    blocks=blocks,
+    blocks=gpt2.blocks,
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.spec import UsageError, Workload
 from harness.workloads.data import images
+from harness.workloads.nets import classifier
 
 if TYPE_CHECKING:
     import torch
@@ -22,20 +23,6 @@ def model(mode: str, *, depth: int, width: int, classes: int, **_others: Any) ->
         known = ", ".join(map(str, BLOCKS_PER_STAGE))
         raise UsageError(f"depth={depth} is no depth of this network; give one of {known}")
     return ResNet(Bottleneck, list(BLOCKS_PER_STAGE[depth]), num_classes=classes, width_per_group=width)
-
-
-def loss(model: Any, batch: Any) -> torch.Tensor:
-    """Cross entropy of the classes."""
-    from torch.nn.functional import cross_entropy
-
-    pictures, labels = batch
-    return cross_entropy(model(pictures), labels)
-
-
-def predict(model: Any, batch: Any) -> torch.Tensor:
-    """Logits [batch, classes]."""
-    logits: torch.Tensor = model(batch[0])
-    return logits
 
 
 def optimizer() -> tuple[Any, dict[str, Any]]:
@@ -61,12 +48,13 @@ WORKLOAD = Workload(
         "small": {"batch": 2, "image_size": 96, "depth": 50, "width": 64, "classes": 1000, "items": 256},
         "full": {"batch": 256, "image_size": 224, "depth": 50, "width": 64, "classes": 1000, "items": 2048},
     },
+    standard=True,
     packages=("torch", "torchvision", "pillow", "numpy"),
     prepare=images.prepare,
     dataset=images.dataset,
     model=model,
-    loss=loss,
-    predict=predict,
+    loss=classifier.loss,
+    predict=classifier.predict,
     optimizer=optimizer,
     items=images.count_items,
     blocks=blocks,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.spec import Workload
 from harness.workloads.data import images
+from harness.workloads.nets import classifier
 
 if TYPE_CHECKING:
     import torch
@@ -27,20 +28,6 @@ def model(
         num_classes=classes,
     )
     return network
-
-
-def loss(model: Any, batch: Any) -> torch.Tensor:
-    """Cross entropy of the classes."""
-    from torch.nn.functional import cross_entropy
-
-    pictures, labels = batch
-    return cross_entropy(model(pictures), labels)
-
-
-def predict(model: Any, batch: Any) -> torch.Tensor:
-    """Logits [batch, classes]."""
-    logits: torch.Tensor = model(batch[0])
-    return logits
 
 
 def optimizer() -> tuple[Any, dict[str, Any]]:
@@ -69,12 +56,13 @@ WORKLOAD = Workload(
         "small": {"batch": 2, "image_size": 96, **_REAL, "items": 256},
         "full": {"batch": 128, "image_size": 224, **_REAL, "items": 2048},
     },
+    standard=True,
     packages=("torch", "torchvision", "timm", "pillow", "numpy"),
     prepare=images.prepare,
     dataset=images.dataset,
     model=model,
-    loss=loss,
-    predict=predict,
+    loss=classifier.loss,
+    predict=classifier.predict,
     optimizer=optimizer,
     items=images.count_items,
     blocks=blocks,

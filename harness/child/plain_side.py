@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from harness.arms import full_params
 from harness.child.rig import Rig
-from harness.spec import NotApplicable, Treatment, Trial, Workload
-
-STAGES_WITHOUT_TORCH = ("process", "between")
+from harness.spec import Treatment, Trial, Workload
 
 
 @dataclass
@@ -54,18 +53,17 @@ def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) 
     assert workload.plain is not None
     params = dict(trial.cell.params)
     bench = PlainBench(workload, trial.cell.mode, params, trial.seed)
-    plain = workload.plain(mode=trial.cell.mode, seed=trial.seed, **params)
+    prepared = {"folder": Path(trial.data_folder)} if workload.prepare else {}
+    plain = workload.plain(mode=trial.cell.mode, seed=trial.seed, **prepared, **params)
     step = plain.step
     for treatment, use in zip(treatments, trial.cell.arm.uses, strict=True):
-        if not set(treatment.hooks) <= set(STAGES_WITHOUT_TORCH):
-            raise NotApplicable(f"{treatment.name} acts on a torch model; the workload {workload.name} has none")
         if "between" in treatment.hooks:
             step = treatment.hooks["between"](step, bench, **full_params(use, treatment))
     return Rig(
         bench=bench,
         step=step,
         items_per_step=lambda: float(plain.items_per_step),
-        facts=lambda: {"python": sys.version.split()[0]},
+        facts=lambda: {"python": sys.version.split()[0], **plain.facts()},
     )
 
 

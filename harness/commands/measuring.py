@@ -14,7 +14,7 @@ from harness.commands.common import describe_machine, open_store
 from harness.commands.exit_codes import Exit
 from harness.config import experiment_toml, parse_duration
 from harness.plan import Plan, make_plan
-from harness.spec import Experiment, UsageError, Workload
+from harness.spec import Experiment, UsageError
 from harness.worktree import describe_tree
 
 if TYPE_CHECKING:
@@ -129,9 +129,5 @@ def conclude(result: Result, store: Any, spec_id: str, reports: Path, strict: bo
 
 
 def standard_workloads(registry: Registry) -> tuple[str, ...]:
-    """The workloads of `make matrix`: those that train a model, whichever they are."""
-
-    def trains(workload: Workload) -> bool:
-        return workload.needs_torch and "train" in workload.modes
-
-    return tuple(name for name, workload in registry.workloads.items() if trains(workload))
+    """The workloads of `make matrix`: those that call themselves so."""
+    return tuple(name for name, workload in registry.workloads.items() if workload.standard)

@@ -207,12 +207,16 @@ def test_an_unknown_depth_lists_those_there_are() -> None:
 # ------------------------------------------------------------------------------------------------ the definitions
 
 
-@pytest.mark.parametrize("name", [*TRAINABLE, "noop"])
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
 def test_every_preset_gives_every_parameter(name: str) -> None:
     presets = WORKLOADS[name].presets
     assert list(presets) == ["tiny", "small", "full"]
     assert len({frozenset(params) for params in presets.values()}) == 1
-    assert name == "noop" or {"batch", "items"} <= set(presets["tiny"])
+    assert not WORKLOADS[name].needs_torch or {"batch", "items"} <= set(presets["tiny"])
+
+
+def test_the_matrix_is_of_the_standard_four() -> None:
+    assert {name for name, workload in WORKLOADS.items() if workload.standard} == set(TRAINABLE)
 
 
 def test_noop_does_nothing() -> None:
@@ -233,7 +237,7 @@ def test_listing_loads_nothing_heavy_and_takes_no_time() -> None:
         "heavy = {'torch', 'torchvision', 'timm', 'transformers', 'tokenizers', 'numpy', 'PIL'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = run(code, *TRAINABLE, "noop")
+    done = run(code, *WORKLOADS)
     assert done.stdout.strip() == "[]", done.stderr
 
 

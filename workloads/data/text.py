@@ -1,4 +1,4 @@
-"""The text workloads' data: tokens made once from a seed, or the user's own text, as blocks or as masked documents."""
+"""The text workloads' data: tokens made once from a seed, or the user's, as blocks, masked documents or prompts."""
 
 from __future__ import annotations
 
@@ -83,30 +83,37 @@ def prepare_blocks(
 
 
 def prepare_documents(
-    cache: Path,
-    source: Path | None,
-    seed: int,
-    *,
-    items: int,
-    batch: int,
-    sequence_length: int,
-    vocabulary: int,
-    **_others: Any,
+    cache: Path, source: Path | None, seed: int, *, sequence_length: int, vocabulary: int, **sizes: Any
 ) -> DataRef:
-    """Prepare documents of varying length: as many as `items`, about 5/8 of the sequence on average, or the user's."""
+    """Prepare documents of varying length to be masked: as many as `items`, or the user's."""
     if sequence_length < SHORTEST_SEQUENCE:
         raise UsageError(
             f"sequence_length={sequence_length} is too short for masked documents; give {SHORTEST_SEQUENCE} or more"
         )
+    prepared = _prepare_documents(cache, source, seed, sequence_length, vocabulary, **sizes)
+    if source is not None and not _read_vocabulary(Path(prepared.folder)).can_mask:
+        raise UsageError(
+            f"the tokenizer of {source} lacks one of [PAD] [CLS] [SEP] [MASK]; masked documents need them all"
+        )
+    return prepared
+
+
+def prepare_prompts(
+    cache: Path, source: Path | None, seed: int, *, prompt_length: int, vocabulary: int, **sizes: Any
+) -> DataRef:
+    """Prepare documents of varying length whose beginnings are prompts: as many as `items`, or the user's."""
+    return _prepare_documents(cache, source, seed, prompt_length, vocabulary, **sizes)
+
+
+def _prepare_documents(
+    cache: Path, source: Path | None, seed: int, length: int, vocabulary: int, *, items: int, batch: int, **_others: Any
+) -> DataRef:
+    """Documents of about 5/8 of a length on average, or the paragraphs of the user's text."""
     warnings: tuple[str, ...] = ()
     if source is None:
-        made = _generate(cache, seed, vocabulary, items, total=items * (sequence_length * 5 // 8))
+        made = _generate(cache, seed, vocabulary, items, total=items * (length * 5 // 8))
     else:
         made, warnings = _tokenise_source(cache, source, vocabulary)
-        if not _read_vocabulary(made.folder).can_mask:
-            raise UsageError(
-                f"the tokenizer of {source} lacks one of [PAD] [CLS] [SEP] [MASK]; masked documents need them all"
-            )
     _check_enough(made.items, batch, source, "documents")
     return DataRef(str(made.folder), made.digest, made.items, warnings)
 
@@ -336,6 +343,37 @@ class MaskedDocuments:
         return self.corpus.tokens[start:end].astype(np.int64)
 
 
+class Prompts:
+    """A map-style dataset of prompts, padded on the left to one length, with room for what is to be written.
+
+    Gives input_ids [prompt_length], and the finished text's attention_mask [prompt_length + new_tokens], both int64.
+    """
+
+    def __init__(self, folder: Path, prompt_length: int, new_tokens: int) -> None:
+        self.folder = folder
+        self.corpus = open_corpus(folder)
+        self.prompt_length, self.new_tokens = prompt_length, new_tokens
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # as for blocks
+        return Prompts, (self.folder, self.prompt_length, self.new_tokens)
+
+    def __len__(self) -> int:
+        return len(self.corpus.ends)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        import numpy as np
+        import torch
+
+        start = int(self.corpus.ends[index - 1]) if index else 0
+        words = self.corpus.tokens[start : int(self.corpus.ends[index])][: self.prompt_length].astype(np.int64)
+        input_ids = np.full(self.prompt_length, max(0, self.corpus.vocabulary.pad), dtype=np.int64)
+        input_ids[self.prompt_length - len(words) :] = words
+        attention_mask = np.ones(self.prompt_length + self.new_tokens, dtype=np.int64)
+        attention_mask[: self.prompt_length - len(words)] = 0
+        return {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(attention_mask)}
+
+
 def mask_words(
     rng: np.random.Generator, words: NDArray[np.int64], vocabulary: Vocabulary
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -363,6 +401,13 @@ def blocks_dataset(folder: Path, mode: str, seed: int, *, sequence_length: int, 
 def documents_dataset(folder: Path, mode: str, seed: int, *, sequence_length: int, **_others: Any) -> MaskedDocuments:
     """Open a prepared folder for a masked language model; the data are the same in every mode."""
     return MaskedDocuments(folder, sequence_length, seed)
+
+
+def prompts_dataset(
+    folder: Path, mode: str, seed: int, *, prompt_length: int, new_tokens: int, **_others: Any
+) -> Prompts:
+    """Open a prepared folder for a language model that goes on from prompts."""
+    return Prompts(folder, prompt_length, new_tokens)
 
 
 def count_tokens(batch: Mapping[str, torch.Tensor]) -> int:

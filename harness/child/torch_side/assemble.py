@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from harness.child.torch_side import probe, witness
 from harness.child.torch_side.bench import TorchBench, Treated
 from harness.child.torch_side.saved import Saved
 from harness.child.torch_side.source import Source
-from harness.child.torch_side.update import infer_step, train_step
+from harness.child.torch_side.update import infer_step, load_step, train_step
 from harness.spec import Treatment, Trial, Workload
 
 
@@ -50,12 +50,7 @@ def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) 
     _seed(trial.seed)
     counters = Counters()
     source = Source(trial, bench, treated, counters)
-    _build_model(bench, treated)
-    if bench.mode == "train":
-        _build_optimizer(bench, treated)
-        step = train_step(bench, treated, source, counters)
-    else:
-        step = infer_step(bench, treated, source, counters)
+    step = _build_step(bench, treated, source, counters)
     composed = treated.apply("capture", treated.apply("between", step))
     state = Saved(bench, source)
     device = probe.device_probe(bench.device)
@@ -94,6 +89,17 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+
+
+def _build_step(bench: TorchBench, treated: Treated, source: Source, counters: Counters) -> Callable[[], None]:
+    """The step that the workload's kind and mode ask for, its model and optimizer built and treated."""
+    if bench.workload.model is None:
+        return load_step(bench, source, counters)
+    _build_model(bench, treated)
+    if bench.mode == "train":
+        _build_optimizer(bench, treated)
+        return train_step(bench, treated, source, counters)
+    return infer_step(bench, treated, source, counters)
 
 
 def _build_model(bench: TorchBench, treated: Treated) -> None:

@@ -1,4 +1,4 @@
-"""One step of a torch trial: forward, backward, optimizer (train), or one prediction (infer)."""
+"""One step of a torch trial: forward, backward, optimizer (train), one prediction (infer), or a batch loaded."""
 
 from __future__ import annotations
 
@@ -68,6 +68,16 @@ def infer_step(bench: TorchBench, treated: Treated, source: Source, counters: Co
         with torch.inference_mode():
             batch = bench.latest_batch = source.next()
             forward(batch)
+        counters.steps_performed += 1
+
+    return step
+
+
+def load_step(bench: TorchBench, source: Source, counters: Counters) -> Callable[[], None]:
+    """Fetch a batch, which is all there is to do without a model."""
+
+    def step() -> None:
+        bench.latest_batch = source.next()
         counters.steps_performed += 1
 
     return step
