@@ -99,6 +99,7 @@ def _fill_proof(record: TrialRecord, ranks: Sequence[ChildRecord]) -> None:
     first = ranks[0]
     record.evidence_json, record.already_so_json = to_json(first.evidence), to_json(first.already_so)
     record.facts_json = to_json(first.facts)
+    record.numerics_json = None if first.numerics is None else to_json(first.numerics)
 
 
 def _fill_time(record: TrialRecord, windows: Sequence[Window]) -> None:

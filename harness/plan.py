@@ -198,15 +198,15 @@ def _places(experiment: Experiment, registry: Registry) -> Iterable[Place]:
             point = dict(zip(axes, values, strict=True))
             yield Place(
                 workload=name,
-                params=_Frozen({**params, **_checked_params(workload, params, point)}),
+                params=Frozen({**params, **_checked_params(workload, params, point)}),
                 preset=experiment.preset,
                 mode=experiment.mode,
                 input=experiment.input,
-                axes=_Frozen(point),
+                axes=Frozen(point),
             )
 
 
-class _Frozen(dict[str, Scalar]):
+class Frozen(dict[str, Scalar]):
     """A mapping that can be hashed, so that places can be keys."""
 
     def __hash__(self) -> int:  # type: ignore[override]

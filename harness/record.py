@@ -177,6 +177,11 @@ class TrialRecord:
     # proof and siblings
     evidence_json: str = column("what each treatment's proof found, by name", "{}")
     already_so_json: str = column("treatments of other arms whose proof this trial passes, with the evidence", "{}")
+    declared_changes_json: str | None = column(
+        "facts of the work or the runtime that the arm's treatments alter on purpose"
+    )
+    declared_numerics: str | None = column("what the arm promises of its results: identical, close or changes")
+    numerics_json: str | None = column("what a numerics trial computed, step by step; null for other kinds")
     facts_json: str = column("runtime facts read back in the child (threads, precision flags, versions)", "{}")
     stderr_tail: str = column("end of the child's error output when it failed", "")
     steps_sha256: str = column("SHA-256 of the sibling file in steps/; empty if there is none", "")
@@ -215,6 +220,8 @@ class ChildRecord:
     evidence: dict[str, Any] = field(default_factory=dict)
     already_so: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    numerics: dict[str, Any] | None = None
+    """What `child.torch_side.numerics.follow` found, in a numerics trial."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness import identity
 from harness.arms import format_use, full_params
-from harness.collect import SessionIds, asked, collect
-from harness.judge import judge
+from harness.collect import SessionIds, asked, collect, to_json
+from harness.judge import judge, numerics
 from harness.judge.types import Judgement
 from harness.launch import Executor
-from harness.plan import Place, Plan, block_order
+from harness.plan import Frozen, Place, Plan, block_order
 from harness.record import FAILURES, RETRIES, Outcome, TrialRecord, Window
 from harness.registry import Registry
-from harness.spec import Cell, DataRef, Kind, ProcessChange, Treatment, Trial, UsageError, Use
+from harness.spec import Arm, Cell, DataRef, Kind, ProcessChange, Treatment, Trial, UsageError, Use
 
 if TYPE_CHECKING:
     from harness.machine import Machine
@@ -97,6 +97,7 @@ class Session:
         places = [place for place in self.plan.places if self.plan.runs[place]]
         for place in places:
             self._prepare(place)
+            self._check_numerics(place)
         stopped_by = self._rounds(places)
         verdicts = self.judge(last_look=True)
         failures = sum(record.outcome in FAILURES for record in self._last_attempts())
@@ -127,21 +128,23 @@ class Session:
 
     def _make_data(self) -> None:
         for place in self.plan.places:
-            if not self.plan.runs[place]:
-                continue
-            workload = self.registry.workload(place.workload)
-            if workload.prepare is None:
-                self.data[place] = DataRef(folder="", digest="", items=0)
-                continue
-            data = workload.prepare(
-                cache=self.options.cache / "data",
-                source=self.options.data_source,
-                seed=self.plan.experiment.seed,
-                **place.params,
-            )
-            for warning in data.warnings:
-                self.progress.note(f"{place.label}: {warning}")
-            self.data[place] = data
+            if self.plan.runs[place]:
+                self._make_data_of(place)
+
+    def _make_data_of(self, place: Place) -> None:
+        workload = self.registry.workload(place.workload)
+        if workload.prepare is None:
+            self.data[place] = DataRef(folder="", digest="", items=0)
+            return
+        data = workload.prepare(
+            cache=self.options.cache / "data",
+            source=self.options.data_source,
+            seed=self.plan.experiment.seed,
+            **place.params,
+        )
+        for warning in data.warnings:
+            self.progress.note(f"{place.label}: {warning}")
+        self.data[place] = data
 
     def _write_skips(self) -> None:
         for skip in self.plan.skips:
@@ -156,6 +159,7 @@ class Session:
     def _write_row(self, place: Place, arm: str, outcome: Outcome, reason: str) -> None:
         trial = self._trial(place, arm, Kind.TIMING, None, None)
         record = asked(trial, self.ids, self._code_id(place, arm))
+        self._declare(record)
         record.outcome, record.reason = outcome, reason
         self._keep(self.store.write_trial(record, [], []), [])
         self.progress.note(f"{place.label}: {arm or 'baseline'} is skipped: {reason}")
@@ -197,6 +201,41 @@ class Session:
                         )
                         self._write_row(place, arm, Outcome.NOT_APPLICABLE, reason)
                     break
+
+    def _check_numerics(self, place: Place) -> None:
+        """One numerics trial of the plain model and of each arm; an arm that computes something else is left out."""
+        if not self.plan.experiment.numerics or not self.registry.workload(place.workload).needs_torch:
+            return
+        at = self._numerics_place(place)
+        if at not in self.data:
+            self._make_data_of(at)
+        for arm in dict.fromkeys(("", *self.plan.runs[place])):
+            if arm in self.dropped.get(place, set()) or self._budget_is_spent(place, [arm]):
+                continue
+            record = self._earlier_numerics(at, arm) or self._attempt(at, arm, Kind.NUMERICS, None, None)
+            if record.outcome is Outcome.WRONG_NUMERICS:
+                self._drop(place, arm)
+                if not any(self._is_skip(each, place, arm) for each in self.records):
+                    self._write_row(place, arm, record.outcome, record.reason)
+
+    def _numerics_place(self, place: Place) -> Place:
+        """Where numerics are checked: at `tiny`, since the code counts and not its speed, and without dropout."""
+        workload = self.registry.workload(place.workload)
+        preset = "tiny" if "tiny" in workload.presets else place.preset
+        params = {**workload.presets[preset], **({"dropout": 0.0} if "dropout" in place.params else {})}
+        return Place(place.workload, Frozen(params), preset, place.mode, place.input, Frozen())
+
+    def _earlier_numerics(self, place: Place, arm: str) -> TrialRecord | None:
+        found = (r for r in reversed(self.records) if r.kind == Kind.NUMERICS and r.arm == arm)
+        return next((r for r in found if self._at(r, place) and r.numerics_json), None)
+
+    def _mark_if_wrong(self, record: TrialRecord, place: Place) -> None:
+        """Mark a numerics trial whose arm computes something else than the plain model."""
+        plain = self._earlier_numerics(place, "")
+        if record.numerics_json and record.arm and plain is not None:
+            wrong = numerics.check_records(record, plain).wrong
+            if wrong:
+                record.outcome, record.reason = Outcome.WRONG_NUMERICS, wrong
 
     def _drop(self, place: Place, arm: str) -> None:
         """Leave an arm out from here on; without its baseline a place has nothing to compare."""
@@ -276,16 +315,25 @@ class Session:
         attempt = 0
         while True:
             trial = self._trial(place, arm, kind, block, position)
-            self._announce(place, arm)
+            self._announce(place, arm, kind)
             launched = self.executor.run(trial, self._process_change(arm), self.options.trial_timeout_s)
             record, windows = collect(trial, launched, self.ids, self._code_id(place, arm), attempt)
+            self._declare(record)
             self._mark_if_disturbed(record)
+            self._mark_if_wrong(record, place)
             record = self.store.write_trial(record, windows, launched.samples)
             self._keep(record, windows)
             self.progress.finish(record)
             if attempt >= RETRIES.get(record.outcome, 0) or self._budget_is_spent(place, [arm]):
                 return record
             attempt += 1
+
+    def _declare(self, record: TrialRecord) -> None:
+        """Write down what the arm's treatments alter on purpose, and what they promise of the results."""
+        traits = self.registry.workload(record.workload).traits
+        treatments = [treatment for treatment, _ in self._treatments(self._arm(record.arm).uses)]
+        record.declared_changes_json = to_json(sorted({change for each in treatments for change in each.changes}))
+        record.declared_numerics = numerics.weakest([each.numerics(traits) for each in treatments])
 
     def _mark_if_disturbed(self, record: TrialRecord) -> None:
         """Mark a timed trial that something else on the machine got in the way of. Never looks at its times."""
@@ -298,15 +346,16 @@ class Session:
                 record.outcome = Outcome.DISTURBED
                 record.reason = f"{what} {share:.2f} {unit} while it was timed; the limit is {limit:g}"
 
-    def _announce(self, place: Place, arm: str) -> None:
+    def _announce(self, place: Place, arm: str, kind: Kind) -> None:
         seconds = self.durations[-20:]
         typical = sum(seconds) / len(seconds) if seconds else None
         trials = sum(
-            (1 + self.plan.experiment.analysis.min_blocks) * len(self.plan.runs[each]) for each in self.plan.places
+            (2 + self.plan.experiment.analysis.min_blocks) * len(self.plan.runs[each]) for each in self.plan.places
         )
         done = sum(record.duration_ns is not None for record in self.records)
         left = typical * max(0, trials - done) if typical is not None else None
-        self.progress.start(place.label, arm or "baseline", done, max(trials, done + 1), left)
+        what = place.label if kind is Kind.TIMING else f"{place.label}, {kind}"
+        self.progress.start(what, arm or "baseline", done, max(trials, done + 1), left)
 
     def _keep(self, record: TrialRecord, windows: Sequence[Window]) -> None:
         self.records.append(record)
@@ -334,7 +383,7 @@ class Session:
     def _trial(self, place: Place, arm: str, kind: Kind, block: int | None, position: int | None) -> Trial:
         trial_id = identity.new_id()
         data = self.data.get(place, DataRef(folder="", digest="", items=0))
-        uses = self.plan.arms[arm].uses
+        uses = self._arm(arm).uses
         also = self.plan.foreign_uses(place) if kind is Kind.PREPARE and arm == self.plan.baseline else ()
         cell = Cell(
             workload=place.workload,
@@ -344,7 +393,7 @@ class Session:
             input=place.input,
             data_digest=data.digest,
             device=self.plan.device,
-            arm=self.plan.arms[arm],
+            arm=self._arm(arm),
             kind=kind,
             measure=self.plan.experiment.measure,
         )
@@ -376,10 +425,14 @@ class Session:
 
     def _process_change(self, arm: str) -> ProcessChange:
         change = ProcessChange()
-        for treatment, use in self._treatments(self.plan.arms[arm].uses):
+        for treatment, use in self._treatments(self._arm(arm).uses):
             if "process" in treatment.hooks:
                 change = treatment.hooks["process"](change, self.machine, **full_params(use, treatment))
         return change
+
+    def _arm(self, text: str) -> Arm:
+        """An arm of the plan, or the plain one, which numerics are compared with also where it is not measured."""
+        return self.plan.arms[text] if text else Arm()
 
     def _treatments(self, uses: Iterable[Use]) -> list[tuple[Treatment, Use]]:
         return [(self.registry.treatments[use.name], use) for use in uses]

@@ -490,6 +490,8 @@ class Experiment:
     baseline: str = ""
     seed: int = 0
     axes: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    numerics: bool = True
+    """Check what every arm computes against the plain model in double precision, before it is timed."""
     params: Mapping[str, Scalar] = field(default_factory=dict)
     """Overrides of the preset's parameters, for every workload that has them."""
     measure: Measure = Measure()

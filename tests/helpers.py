@@ -59,7 +59,7 @@ def workload(name: str, **more: Any) -> Workload:
         presets=more.pop("presets", {"tiny": {"batch": 4}, "small": {"batch": 8}}),
         dataset=_never,  # only said to exist, so that every treatment has something to act on
         model=_never,
-        plain=lambda mode, seed, **params: PlainBench(lambda: None, 1),
+        plain=more.pop("plain", lambda mode, seed, **params: PlainBench(lambda: None, 1)),
         **more,
     )
 
@@ -102,6 +102,7 @@ class FakeExecutor:
     already_so: dict[str, Any] = field(default_factory=dict)
     foreign_cores: Callable[[Trial], float] = lambda trial: 0.0
     """What other processes use of the processor while a trial is timed."""
+    numerics: Callable[[Trial], dict[str, Any] | None] = lambda trial: None
     trials: list[Trial] = field(default_factory=list)
 
     def run(self, trial: Trial, change: ProcessChange, timeout_s: float) -> Launched:
@@ -117,6 +118,7 @@ class FakeExecutor:
             ended_monotonic_ns=10**9,
             steps_asked=15,
             steps_performed=15,
+            numerics=self.numerics(trial) if trial.cell.kind is Kind.NUMERICS else None,
             already_so=self.already_so if trial.also_prove else {},
         )
         ranks = () if outcome in (Outcome.CRASHED, Outcome.TIMED_OUT) else (rank,)

@@ -13,24 +13,27 @@ from harness import identity
 from harness.judge.types import Word
 from harness.plan import make_plan
 from harness.record import Outcome
+from harness.registry import Registry
 from harness.session import Options, Result, Session, session_ids
 from harness.spec import Analysis, Experiment, Kind, Trial
 from harness.store import Store
-from tests.helpers import TOYS, FakeExecutor, SilentProgress, machine
+from tests.helpers import TOYS, FakeExecutor, SilentProgress, machine, registry, workload
 
 EXPERIMENT = Experiment(
     name="toys", workloads=("toy",), arms=("alpha", "beta"), preset="tiny", analysis=Analysis(max_blocks=9)
 )
 
 
-def session(folder: Path, executor: FakeExecutor, experiment: Experiment = EXPERIMENT, **options: Any) -> Session:
-    plan = make_plan(experiment, TOYS, machine())
+def session(
+    folder: Path, executor: FakeExecutor, experiment: Experiment = EXPERIMENT, known: Registry = TOYS, **options: Any
+) -> Session:
+    plan = make_plan(experiment, known, machine(packages={"torch": "2.14.1"}))
     store = Store(folder)
     spec_id = identity.spec_id(plan.experiment)
     store.write_spec(spec_id, "")
     return Session(
         plan=plan,
-        registry=TOYS,
+        registry=known,
         machine=machine(),
         store=store,
         executor=executor,
@@ -221,3 +224,57 @@ def test_a_skip_is_one_row_however_often_the_command_runs(tmp_path: Path):
     rows = [record for record in Store(tmp_path).trials() if record.arm == "gpu_only"]
     assert [(row.outcome, row.block_index) for row in rows] == [(Outcome.NOT_APPLICABLE, None)]
     assert verdicts(result)["gpu_only"] is Word.NOT_RUN
+
+
+TORCHY = dataclasses.replace(
+    workload(
+        "torchy", plain=None, presets={"tiny": {"batch": 4, "dropout": 0.1}, "small": {"batch": 8, "dropout": 0.1}}
+    ),
+)
+WITH_TORCH = registry(list(TOYS.treatments.values()), [TORCHY])
+
+
+def losses(trial: Trial, wrong: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What a numerics trial of this arm found: half the losses of the plain arm where it is wrong."""
+    values = [[0.5 if set(trial.cell.arm.names) & set(wrong) else 1.0]] * 20
+    found: dict[str, Any] = {"values": values, "dtypes": ["float32"], "shape": []}
+    return found if trial.cell.arm.uses else {**found, "reference": found}
+
+
+def numerics_session(folder: Path, executor: FakeExecutor, **experiment: Any) -> Session:
+    asked = dataclasses.replace(EXPERIMENT, workloads=("torchy",), preset="small", **experiment)
+    return session(folder, executor, asked, known=WITH_TORCH)
+
+
+def test_an_arm_that_computes_something_else_is_not_timed_and_gets_no_verdict(tmp_path: Path):
+    executor = FakeExecutor(effects={"alpha": 0.5}, numerics=lambda trial: losses(trial, wrong=("alpha",)))
+    result = numerics_session(tmp_path, executor).run()
+    assert verdicts(result)["alpha"] is Word.INVALID
+    assert result.failures == 2, "the numerics trial, and the row that stands for the arm"
+    assert "alpha" not in {name for trial in timed(executor) for name in trial.cell.arm.names}
+    withheld = [record for record in Store(tmp_path).trials() if record.outcome is Outcome.WRONG_NUMERICS]
+    assert {record.kind for record in withheld} == {"numerics", "timing"}
+    assert all("differs from double precision by 5.0e-01" in record.reason for record in withheld)
+
+
+def test_numerics_are_checked_once_at_tiny_without_dropout_also_when_run_again(tmp_path: Path):
+    executor = FakeExecutor(effects={"alpha": 0.5, "beta": 0.5}, numerics=losses)
+    numerics_session(tmp_path, executor).run()
+    numerics_session(tmp_path, executor).run()
+    checked = [trial.cell for trial in executor.trials if trial.cell.kind is Kind.NUMERICS]
+    assert [cell.arm.names for cell in checked] == [(), ("alpha",), ("beta",)]
+    assert all(cell.preset == "tiny" and cell.params == {"batch": 4, "dropout": 0.0} for cell in checked)
+
+
+def test_a_treated_baseline_is_checked_against_plain_pytorch(tmp_path: Path):
+    executor = FakeExecutor(effects={"alpha": 0.5}, numerics=losses)
+    numerics_session(tmp_path, executor, arms=("alpha",), baseline="beta").run()
+    checked = [trial.cell.arm.names for trial in executor.trials if trial.cell.kind is Kind.NUMERICS]
+    assert checked == [(), ("beta",), ("alpha",)]
+
+
+def test_numerics_can_be_switched_off_and_the_comparison_says_so(tmp_path: Path):
+    executor = FakeExecutor(effects={"alpha": 0.5, "beta": 0.5})
+    result = numerics_session(tmp_path, executor, numerics=False).run()
+    assert all(trial.cell.kind is not Kind.NUMERICS for trial in executor.trials)
+    assert all("numerics not checked: switched off" in c.notes for c in result.judgement.comparisons if c.primary)

@@ -18,7 +18,7 @@ from harness.child import host
 from harness.child.measure import Proofs, Startup, measure
 from harness.record import ChildRecord, Outcome
 from harness.registry import load_plugin
-from harness.spec import NoEffect, NotApplicable, Treatment, Trial, UsageError, Use, Workload
+from harness.spec import Kind, NoEffect, NotApplicable, Treatment, Trial, UsageError, Use, Workload
 
 
 def main(path: str) -> int:
@@ -63,6 +63,10 @@ def run(trial: Trial, startup: Startup) -> ChildRecord:
     else:
         from harness.child.plain_side import assemble, import_workload
     import_workload(workload)
+    if trial.cell.kind is Kind.NUMERICS:
+        from harness.child.torch_side.numerics import follow
+
+        return ChildRecord(outcome=Outcome.OK, numerics=follow(trial, workload, [treatment for treatment, _ in own]))
     startup.imported = time.monotonic_ns()
     rig = assemble(trial, workload, [treatment for treatment, _ in own])
     startup.built = time.monotonic_ns()

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from harness.judge import numerics
 from harness.judge.control import NegativeControl, negative_control
 from harness.judge.designs import FACTORIAL
 from harness.judge.factors import factor_rows
@@ -42,6 +43,7 @@ def judge(
         primary = _stop_together(found, primary)
     controls = _negative_controls(experiment, found, primary)
     primary = [_controlled(contrast, each, controls) for contrast, each in zip(found, primary, strict=True)]
+    primary = _with_numerics(experiment, own, primary)
     secondary = secondary_metrics(experiment, found, primary)
     factors, factor_threats = factor_rows(experiment, found)
     sessions = tuple(dict.fromkeys(record.session_id for record in own if record.block_index is not None))
@@ -93,6 +95,19 @@ def _controlled(contrast: Contrast, comparison: Comparison, controls: Mapping[Pl
         reason="negative control failed: the baseline differs from itself "
         f"by {control.difference:+.2%} (p = {control.p:.1g})",
     )
+
+
+def _with_numerics(
+    experiment: Experiment, records: Sequence[TrialRecord], comparisons: Sequence[Comparison]
+) -> list[Comparison]:
+    """The comparisons, each with a note on what its arm's numerics trial found."""
+    found = numerics.notes(records)
+    if not experiment.numerics:
+        found = {(each.workload, each.arm): "numerics not checked: switched off" for each in comparisons}
+    return [
+        replace(each, notes=(*each.notes, note)) if (note := found.get((each.workload, each.arm))) else each
+        for each in comparisons
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ threats

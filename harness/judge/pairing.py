@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from harness.judge.equal_work import undeclared_differences
 from harness.judge.processes import Process, common_start, processes
 from harness.judge.types import Word
 from harness.metrics import WindowTable
@@ -233,12 +234,16 @@ def _contrast(
         elif outcomes == {Outcome.OK}:
             pairs.append(_pair(block, members))
     pairs, notes = _comparable(pairs)
+    unequal = [words for pair in pairs[:1] for words in undeclared_differences(*_ends(pair))]
     dropped = unsteady + disturbed
     obstacle = None
     if withheld is not None:
         invalid = withheld.outcome != Outcome.NOT_APPLIED
         reason = f"{_words(withheld.outcome)}: {withheld.reason}"
         obstacle = Obstacle(Word.INVALID if invalid else Word.NOT_RUN, reason, True)
+    elif unequal:
+        reason = f"not comparable: the arms differ in what no treatment declares: {'; '.join(unequal)}"
+        obstacle = Obstacle(Word.INVALID, reason, True)
     elif dropped > max(FEWEST_DROPPED, DROPPED_SHARE * (dropped + len(pairs))):
         cause = "disturbed" if disturbed >= unsteady else "not steady"
         obstacle = Obstacle(Word.INVALID, f"{dropped} of {dropped + len(pairs)} blocks were {cause}", True)
@@ -254,6 +259,10 @@ def _pair(block: Block, members: Sequence[Process]) -> Pair:
     position = treated.record.position or 0
     order = (position > middle) - (position < middle)
     return Pair(block.session_id, block.index, treated, start, block.baselines(baselines, tuple(starts)), order)
+
+
+def _ends(pair: Pair) -> tuple[TrialRecord, TrialRecord]:
+    return pair.treated.record, pair.baselines.processes[0].record
 
 
 def _comparable(pairs: list[Pair]) -> tuple[list[Pair], tuple[str, ...]]:

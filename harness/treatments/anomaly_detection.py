@@ -34,7 +34,7 @@ TREATMENT = Treatment(
     requires=Requires(modes=("train",)),
     hooks={"runtime": runtime},
     proof=Proof(after=proof),
-    changes=("anomaly",),
+    changes=("autograd.anomaly",),
     addresses=("host",),
     numerics=lambda traits: "identical",
     before=True,

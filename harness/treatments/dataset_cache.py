@@ -37,14 +37,14 @@ class Cached:
         import numpy as np
         import torch
 
-        name, label = self.plain.samples[index]
+        name, _ = self.plain.samples[index]
         path = Path(self.place, f"{index}.npy")
         if path.exists():
             picture = torch.from_numpy(np.load(path))
             self.hits += 1
         else:
             picture = self._decoded(name, path)
-        return self.plain.transform(picture), label
+        return self.plain.finished(index, picture)
 
     def _decoded(self, name: str, path: Path) -> Any:
         """Decode a picture and keep it; written under another name first, since workers share the folder."""

@@ -26,7 +26,7 @@ class TorchvisionDecoded:
         return len(self.plain)
 
     def __getitem__(self, index: int) -> Any:
-        name, label = self.plain.samples[index]
+        name, _ = self.plain.samples[index]
         if not name.lower().endswith((".jpg", ".jpeg")):
             return self.plain[index]
         try:
@@ -34,7 +34,7 @@ class TorchvisionDecoded:
         except RuntimeError:
             return self.plain[index]  # which names the file, or takes another
         self.decoded += 1
-        return self.plain.transform(image), label
+        return self.plain.finished(index, image)
 
 
 def decode(path: str) -> Any:

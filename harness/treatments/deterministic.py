@@ -42,5 +42,5 @@ TREATMENT = Treatment(
     ),
     hooks={"process": process, "runtime": runtime},
     proof=Proof(after=proof),
-    changes=("deterministic",),
+    changes=("algorithms.deterministic", "cudnn.deterministic", "cudnn.benchmark"),
 )

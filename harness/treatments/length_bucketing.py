@@ -78,7 +78,7 @@ TREATMENT = Treatment(
     hooks={"loader": loader},
     proof=Proof(after=proof),
     occupies=("sampler",),
-    changes=("batch shape", "data order"),
+    changes=("items_per_step", "batch shape", "data order"),
     addresses=("compute", "memory"),
     numerics=lambda traits: "changes",
 )

@@ -121,7 +121,7 @@ def run(trial: Trial, twins: Iterable[str] = ()) -> ChildRecord:
     twins = frozenset(twins)
     hooks = {stage for use in trial.cell.arm.uses for stage in registry().treatments[use.name].hooks}
     if "process" in hooks:
-        return _started_afresh(trial, twins)
+        return run_afresh(trial, twins)
     return _forked(trial, twins)
 
 
@@ -189,7 +189,7 @@ def twin(treatment: Treatment, patched: bool = True) -> Treatment:
     return dataclasses.replace(treatment, hooks=dict.fromkeys(treatment.hooks, identity)) if patched else treatment
 
 
-def _started_afresh(trial: Trial, twins: frozenset[str]) -> ChildRecord:
+def run_afresh(trial: Trial, twins: frozenset[str] = frozenset()) -> ChildRecord:
     """A real child; the twin of a treatment comes from a plug-in file of its own."""
     change = ProcessChange()
     sources = {source.name: source for source in trial.treatment_sources}

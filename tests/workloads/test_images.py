@@ -113,20 +113,25 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ reading
 
 
-def test_training_crops_at_random_and_inference_does_not(cache: Path) -> None:
+def test_training_crops_by_seed_and_image_and_inference_does_not(cache: Path) -> None:
     folder = Path(images.prepare(cache, None, 0, **DRAWN).folder)
-    train = images.dataset(folder, "train", 0, image_size=48)
-    infer = images.dataset(folder, "infer", 0, image_size=48)
 
-    def crop(dataset: images.ImageFolder, seed: int) -> torch.Tensor:
-        torch.manual_seed(seed)
-        return dataset[0][0]
+    def crop(mode: str, seed: int, before: int = 0) -> torch.Tensor:
+        torch.manual_seed(before)
+        return images.dataset(folder, mode, seed, image_size=48)[0][0]
 
-    assert torch.equal(crop(train, 0), crop(train, 0))
-    assert not torch.equal(crop(train, 0), crop(train, 1))
-    assert torch.equal(crop(infer, 0), crop(infer, 1))
-    assert crop(train, 0).shape == crop(infer, 0).shape == (3, 48, 48)
-    assert crop(train, 0).dtype == torch.float32
+    assert torch.equal(crop("train", 0), crop("train", 0, before=1)), "whatever was drawn before"
+    assert not torch.equal(crop("train", 0), crop("train", 1))
+    assert torch.equal(crop("infer", 0), crop("infer", 1))
+    assert crop("train", 0).shape == crop("infer", 0).shape == (3, 48, 48)
+    assert crop("train", 0).dtype == torch.float32
+
+
+def test_reading_an_item_leaves_the_random_state_alone(cache: Path) -> None:
+    dataset = images.dataset(Path(images.prepare(cache, None, 0, **DRAWN).folder), "train", 0, image_size=48)
+    state = torch.get_rng_state()
+    dataset[0]
+    assert torch.equal(state, torch.get_rng_state())
 
 
 def test_pixels_are_normalised_as_usual(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def dataset(
     on_bad_item: Literal["fatal", "skip"] = "fatal",
     **_others: Any,
 ) -> ImageFolder:
-    """Open a prepared folder. The random crops draw from torch's generator, which the loader seeds."""
-    return ImageFolder(folder, image_size, augment=mode == "train", on_bad_item=on_bad_item)
+    """Open a prepared folder. Random crops depend on the seed and the image alone, so that all arms see the same."""
+    return ImageFolder(folder, image_size, augment=mode == "train", seed=seed, on_bad_item=on_bad_item)
 
 
 def count_items(batch: Any) -> int:
@@ -73,13 +73,20 @@ class ImageFolder:
     """
 
     def __init__(
-        self, folder: Path, image_size: int, *, augment: bool, on_bad_item: Literal["fatal", "skip"] = "fatal"
+        self,
+        folder: Path,
+        image_size: int,
+        *,
+        augment: bool,
+        seed: int = 0,
+        on_bad_item: Literal["fatal", "skip"] = "fatal",
     ) -> None:
         import torch
 
         self.folder = str(folder)
         self.classes, self.samples = find_images(folder)
         self.transform = _transform(image_size, augment)
+        self.seed = seed
         self.on_bad_item = on_bad_item
         # in shared memory, so that what loader workers skip is counted where the loader lives
         self._skipped = torch.zeros((), dtype=torch.int64).share_memory_()
@@ -103,8 +110,18 @@ class ImageFolder:
         return int(self._skipped)
 
     def _load(self, index: int) -> tuple[torch.Tensor, int]:
-        name, label = self.samples[index]
-        return self.transform(decode(os.path.join(self.folder, name))), label
+        return self.finished(index, decode(os.path.join(self.folder, self.samples[index][0])))
+
+    def finished(self, index: int, picture: Any) -> tuple[torch.Tensor, int]:
+        """The item of a decoded picture (Pillow's, or uint8 [3, height, width]): cropped, scaled, with its label.
+
+        Whatever process decodes it, and however many steps were taken before, the crop is the same.
+        """
+        import torch
+
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(self.seed * len(self) + index)
+            return self.transform(picture), self.samples[index][1]
 
 
 def decode(path: str) -> Image.Image:
