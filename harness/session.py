@@ -178,7 +178,7 @@ class Session:
                 return
 
     def _compiles(self, arm: str) -> bool:
-        return any("compile" in treatment.hooks for treatment, _ in self._treatments(self.plan.arms[arm].uses))
+        return any("compile" in treatment.hooks for treatment, _ in self._treatments(self._arm(arm).uses))
 
     def _earlier_preparation(self, place: Place, arm: str) -> TrialRecord | None:
         for record in reversed(self.records):
@@ -192,7 +192,7 @@ class Session:
         """An arm one of whose treatments the baseline shows as well compares less than it says."""
         accepted = json.loads(baseline.already_so_json)
         for arm in self.plan.treated(place):
-            for use in self.plan.arms[arm].uses:
+            for use in self._arm(arm).uses:
                 if format_use(use) in accepted:
                     self._drop(place, arm)
                     if not any(self._is_skip(record, place, arm) for record in self.records):
@@ -456,7 +456,7 @@ class Session:
 
     def _read_code(self, workload: str, arm: str) -> str:
         sources = [self.registry.workload_source(workload)]
-        sources += [self.registry.treatment_source(use.name) for use in self.plan.arms[arm].uses]
+        sources += [self.registry.treatment_source(use.name) for use in self._arm(arm).uses]
         return identity.code_id(identity.code_parts(sources))
 
     def _check_code(self) -> None:

@@ -19,7 +19,13 @@ TOLERANCE = 4.0
 """Errors up to so many times the plain arm's are rounding."""
 HEAD_START = 3
 """Training is chaotic: rounding errors grow a hundredfold within steps, and an arm may come to that so many earlier."""
-ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+ROUNDING = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "tensorfloat32": 2.0**-11,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+}
 """Unit roundoff of the formats (Higham, Accuracy and Stability of Numerical Algorithms, table 2.1)."""
 WEAKEST: Mapping[Numerics, int] = {"identical": 0, "close": 1, "changes": 2}
 

@@ -47,7 +47,9 @@ def test_the_tolerance_follows_the_plain_arms_own_error_three_steps_ahead() -> N
     assert allowed == pytest.approx([4 * ROUNDING, 4e-3, 4e-3, 4e-3, 4e-3])
 
 
-@pytest.mark.parametrize(("dtype", "scale"), [("bfloat16", 2**16), ("float16", 2**13), ("tf32", 2**13), ("float64", 1)])
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [("bfloat16", 2**16), ("float16", 2**13), ("tensorfloat32", 2**13), ("float64", 1)]
+)
 def test_a_coarser_format_is_allowed_its_own_rounding(dtype: str, scale: int) -> None:
     allowed = numerics.tolerances(["float32", dtype], EXACT, EXACT["reference"]["values"])
     assert allowed[0] == pytest.approx(4 * ROUNDING * scale)

@@ -78,7 +78,7 @@ def _lowered(rig: Rig) -> set[str]:
     """Formats to which the libraries of this device may round float32 operands."""
     libraries = ("precision.mkldnn",) if rig.bench.device.type == "cpu" else ("precision.cuda", "precision.cudnn")
     flags = {value for name, value in rig.facts().items() if name.startswith(libraries)}
-    return {{"tf32": "tf32", "bf16": "bfloat16"}[flag] for flag in flags & {"tf32", "bf16"}}
+    return {"bfloat16" if flag == "bf16" else "tensorfloat32" for flag in flags - {"none", "ieee"}}
 
 
 def _settle(rig: Rig) -> None:
