@@ -132,6 +132,10 @@ class Machine:
         """The version of an installed distribution, None if it is not installed."""
         return self.packages.get(normalised(name))
 
+    def has_package(self, name: str) -> bool:
+        """Whether a distribution is installed, whatever its version."""
+        return self.package_version(name) is not None
+
     def has_library(self, name: str) -> bool:
         return self.find_library(name) is not None
 

@@ -293,13 +293,14 @@ def unmet(requires: Requires, workload: Workload, place: Place, device: str, mac
     checks += [
         (machine.has_command(name), f"needs the command {name}, which is not installed") for name in requires.commands
     ]
-    checks += [
-        (machine.has_library(name), f"needs the library {name}, which is not installed") for name in requires.libraries
-    ]
-    checks += [
-        (machine.package_version(name) is not None, f"needs the package {name}, which is not installed")
-        for name in requires.packages
-    ]
+    for what, known, needed in (
+        ("library", machine.has_library, requires.libraries),
+        ("package", machine.has_package, requires.packages),
+    ):
+        for entry in needed:
+            names = (entry,) if isinstance(entry, str) else entry
+            sentence = f"needs the {what} {_either(names)}, which is not installed"
+            checks.append((any(map(known, names)), sentence))
     for met, sentence in checks:
         if not met:
             return sentence

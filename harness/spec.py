@@ -59,6 +59,7 @@ STAGES: tuple[Stage, ...] = (
         "loader.replace", "None -> iterable of host batches, used in place of the DataLoader", one=True, acts_on="data"
     ),
     Stage("feed", "(host batch -> device batch) -> (host batch -> device batch)", acts_on="data"),
+    Stage("feed.ahead", "iterator of device batches -> one that works ahead", one=True, acts_on="data"),
     Stage("surgery", "model -> model: modules replaced"),
     Stage("layout", "model -> model, after the move to the device"),
     Stage("recompute", "model -> model: activation checkpointing, offload"),
@@ -73,17 +74,30 @@ STAGES: tuple[Stage, ...] = (
         "update.apply", "(() -> bool) -> (() -> bool): steps the optimizer; False where the step was skipped", one=True
     ),
     Stage("update.zero", "(() -> None) -> (() -> None)", one=True),
+    Stage("capture", "Step -> (() -> bool): step -> captured step (CUDA graph); owns its warm-up", one=True),
     Stage(
         "between",
         "(() -> None) -> (() -> None): step -> step that does something after it, inside the timed region",
         acts_on="anything",
     ),
-    Stage("capture", "(() -> None) -> (() -> None): step -> captured step (CUDA graph); owns its warm-up", one=True),
 )
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
 
 
 # ------------------------------------------------------------------------------------------------ the child's side
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step in its two halves, for what records or replays them apart. Says whether the update was performed."""
+
+    fetch: Callable[[], Any]
+    """() -> the next batch, on the device"""
+    compute: Callable[[Any], bool]
+    """batch -> whether the step was performed: False where a loss scaler skipped it"""
+
+    def __call__(self) -> bool:
+        return self.compute(self.fetch())
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +174,9 @@ class Bench(Protocol):
     step_times_ns: list[int]
     """Host times of the warm-up steps after the first, in order; what a calibrated treatment reads."""
     facts: dict[str, Any]
-    """Where hooks leave what their proof needs."""
+    """What hooks found out, as plain values: stored with the trial."""
+    kept: dict[str, Any]
+    """Live objects that hooks hand to one another and to their proof, by the treatment's name; never stored."""
 
     def processes(self) -> list[Any]:
         """psutil processes below this one (loader workers, compile workers)."""
@@ -173,6 +189,9 @@ class Bench(Protocol):
 
     def sample_batch(self) -> Any:
         """The batch used last, on the device."""
+
+    def saved_state(self) -> Callable[[], None]:
+        """Copy parameters and buffers; what is returned puts them back in place, and the optimizer to its start."""
 
 
 @dataclass(frozen=True)
@@ -215,11 +234,11 @@ class Requires:
     gpus: int = 0
     ranks: int = 1
     torch: str = ""
-    packages: tuple[str, ...] = ()
-    """Distributions, as `importlib.metadata` names them."""
+    packages: tuple[str | tuple[str, ...], ...] = ()
+    """Distributions, as `importlib.metadata` names them; of a tuple within it any one will do."""
     commands: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
-    """Shared objects that the dynamic loader must find ("libjemalloc.so.2")."""
+    libraries: tuple[str | tuple[str, ...], ...] = ()
+    """Shared objects that the dynamic loader must find ("libjemalloc.so.2"); alternatives as with packages."""
     root: bool = False
     traits: tuple[str, ...] = ()
     """Traits of the workload that must all be present."""

@@ -8,7 +8,7 @@ import pytest
 
 from harness.machine import Gpu
 from harness.plan import Plan, baseline_count, block_order, make_plan
-from harness.spec import Experiment, UsageError
+from harness.spec import Experiment, Requires, UsageError
 from tests.helpers import TOYS, machine, registry, treatment, workload
 
 
@@ -35,6 +35,19 @@ def test_what_does_not_apply_is_a_skip_with_a_sentence():
         "conv_only": "conv_only acts on conv, which toy does not have",
     }
     assert made.runs[made.places[0]] == ("", "alpha")
+
+
+def test_of_alternative_packages_any_one_will_do():
+    either = treatment("either", requires=Requires(packages=(("first", "second"), "third")))
+    toys = registry([either], [workload("toy")])
+    asked = Experiment(workloads=("toy",), arms=("either",), preset="tiny")
+
+    def skipped(**packages: str) -> list[str]:
+        return [skip.reason for skip in make_plan(asked, toys, machine(packages=packages)).skips]
+
+    assert skipped(third="1") == ["either needs the package first or second, which is not installed"]
+    assert skipped(second="1") == ["either needs the package third, which is not installed"]
+    assert skipped(second="1", third="1") == []
 
 
 def test_nothing_runs_where_only_the_baseline_is_left():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.arms import full_params
-from harness.child.rig import Rig
+from harness.child.rig import Rig, nothing
 from harness.spec import Treatment, Trial, Workload
 
 
@@ -31,6 +31,7 @@ class PlainBench:
     forward: Any = None
     step_times_ns: list[int] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
 
     def processes(self) -> list[Any]:
         import psutil
@@ -46,6 +47,9 @@ class PlainBench:
 
     def sample_batch(self) -> Any:
         return None
+
+    def saved_state(self) -> Callable[[], None]:
+        return nothing
 
 
 def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) -> Rig:

@@ -33,13 +33,13 @@ def backward(run: Any, bench: Any, init_scale: float) -> Any:
     """Scale the loss first."""
     import torch
 
-    scaler = bench.facts["amp_fp16"] = torch.amp.GradScaler(torch.device(bench.device).type, init_scale=init_scale)
+    scaler = bench.kept["amp_fp16"] = torch.amp.GradScaler(torch.device(bench.device).type, init_scale=init_scale)
     return lambda loss: run(scaler.scale(loss))
 
 
 def apply(run: Any, bench: Any, init_scale: float) -> Any:
     """Unscale and step, unless a gradient is not finite; says whether the parameters were stepped."""
-    scaler, optimizer = bench.facts["amp_fp16"], bench.optimizer
+    scaler, optimizer = bench.kept["amp_fp16"], bench.optimizer
 
     def step() -> bool:
         scale = scaler.get_scale()
@@ -59,7 +59,7 @@ def proof(bench: Any, snapshot: Any, trace: Any, init_scale: float) -> dict[str,
         raise NoEffect(f"{len(low)} of {len(products)} matrix products and convolutions took float16 operands")
     evidence = {"products": len(products), "in_float16": len(low), "kernels_in_float16": len(kernels)}
     if bench.mode == "train":
-        scaler = bench.facts.pop("amp_fp16", None)
+        scaler = bench.kept.get("amp_fp16")
         if scaler is None or not (trace.named("_amp_") or kernels):
             raise NoEffect("no gradient was unscaled in the profiled step")
         evidence["scale"] = scaler.get_scale()

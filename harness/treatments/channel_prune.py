@@ -36,7 +36,7 @@ def surgery(model: Any, bench: Any, share: float) -> Any:
         block.conv1, block.bn1 = _taken(block.conv1, out=first), _norm(block.bn1, first)
         block.conv2, block.bn2 = _taken(block.conv2, out=second, into=first), _norm(block.bn2, second)
         block.conv3 = _taken(block.conv3, into=second)
-    bench.facts["channel_prune"] = {"before": before, "after": mean_size()}
+    bench.kept["channel_prune"] = {"before": before, "after": mean_size()}
     return model
 
 
@@ -80,7 +80,7 @@ def _norm(old: Any, kept: Any) -> Any:
 def proof(bench: Any, snapshot: Any, trace: Any, share: float) -> dict[str, Any]:
     """The convolutions of the forward pass ran with the smaller weights: their mean size is that after pruning."""
     convolutions = [op for op in trace.convolutions() if not op.backward and len(op.inputs) > 1]
-    size = bench.facts.get("channel_prune")
+    size = bench.kept.get("channel_prune")
     ran = mean(math.prod(op.inputs[1].shape) for op in convolutions) if convolutions else 0.0
     if not size or not ran or size["after"] >= size["before"] or abs(ran / size["after"] - 1) > 0.001:
         raise NoEffect(f"the convolutions ran with {ran:.0f} weights each on average, not with fewer than before")

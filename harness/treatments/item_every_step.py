@@ -13,7 +13,7 @@ from harness.spec import NoEffect, Proof, Requires, Treatment
 
 def forward(run: Any, bench: Any) -> Any:
     """Keep the loss of the step under way."""
-    latest = bench.facts["item_every_step"] = [None]
+    latest = bench.kept["item_every_step"] = [None]
 
     def keeping(batch: Any) -> Any:
         loss = latest[0] = run(batch)
@@ -24,7 +24,7 @@ def forward(run: Any, bench: Any) -> Any:
 
 def between(step: Any, bench: Any) -> Any:
     """step -> step and a look at its loss."""
-    latest = bench.facts["item_every_step"]
+    latest = bench.kept["item_every_step"]
 
     def looking() -> None:
         step()

@@ -7,25 +7,10 @@ is.
 
 from __future__ import annotations
 
-from typing import Any
-
-from harness.spec import NoEffect, Proof, Requires, Treatment
+from harness.spec import Requires, Treatment
+from harness.treatments._preloading import preload, proof_of
 
 LIBRARY = "libjemalloc.so.2"
-
-
-def process(change: Any, machine: Any) -> Any:
-    """Have the dynamic loader put it before all other libraries."""
-    return change.with_env("LD_PRELOAD", LIBRARY)
-
-
-def proof(bench: Any, snapshot: Any, trace: Any) -> dict[str, Any]:
-    """The library is mapped into this process."""
-    mapped = [path for path in bench.mapped_libraries() if "jemalloc" in path]
-    if not mapped:
-        raise NoEffect("no library of this name is mapped into the process")
-    return {"library": mapped[0].rpartition("/")[2]}
-
 
 TREATMENT = Treatment(
     name="jemalloc",
@@ -35,8 +20,8 @@ TREATMENT = Treatment(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     ),
     requires=Requires(libraries=(LIBRARY,)),
-    hooks={"process": process},
-    proof=Proof(after=proof),
+    hooks={"process": preload(LIBRARY)},
+    proof=proof_of("jemalloc"),
     occupies=("malloc",),
     changes=("malloc",),
     addresses=("host", "memory"),

@@ -43,7 +43,7 @@ TREATMENT = Treatment(
         "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     ),
-    params={"workers": Param("min(cores - 1, 8)", "worker processes", kind="int", minimum=1)},
+    params={"workers": Param("max(1, min(cores - 1, 8))", "worker processes", kind="int", minimum=1)},
     requires=Requires(inputs=("loader",)),
     hooks={"loader": loader},
     proof=Proof(after=proof),

@@ -15,7 +15,7 @@ def between(step: Any, bench: Any) -> Any:
     from torch._C._autograd import _profiler_enabled
     from torch.profiler import profile
 
-    latest = bench.facts["profiler_on"] = [None]
+    latest = bench.kept["profiler_on"] = [None]
 
     def profiled() -> None:
         if _profiler_enabled():
@@ -30,7 +30,7 @@ def between(step: Any, bench: Any) -> Any:
 
 def proof(bench: Any, snapshot: Any, trace: Any) -> dict[str, Any]:
     """The last timed step left a record of its operators."""
-    (profiler,) = bench.facts.pop("profiler_on", [None])
+    (profiler,) = bench.kept.get("profiler_on", [None])
     events = len(profiler.profiler.kineto_results.events()) if profiler else 0
     if not events:
         raise NoEffect("the last timed step left no record in a profiler")

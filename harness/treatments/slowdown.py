@@ -29,7 +29,7 @@ def between(step: Callable[[], None], bench: Any, percent: float) -> Callable[[]
 
 
 def _on_host(step: Callable[[], None], bench: Any, share: float) -> Callable[[], None]:
-    totals = bench.facts["slowdown"] = {"calls": 0, "step_ns": 0, "planted_ns": 0}
+    totals = bench.kept["slowdown"] = {"calls": 0, "step_ns": 0, "planted_ns": 0}
     return _waiting(step, totals, share, max(0, _cost(_waiting(_nothing, dict(totals), 0.0, 0)) - _cost(_nothing)))
 
 
@@ -70,7 +70,7 @@ def _on_device(step: Callable[[], None], bench: Any, share: float) -> Callable[[
     import torch
 
     totals = {"calls": 0, "step_ns": 0, "planted_ns": 0, "frozen": 0, "planted_per_step_ns": 0}
-    bench.facts["slowdown"] = totals
+    bench.kept["slowdown"] = totals
     cycles_per_ns = _cycles_per_ns()
     pairs: deque[Any] = deque(maxlen=8)
     clock = time.perf_counter_ns
@@ -115,7 +115,7 @@ def _cycles_per_ns() -> float:
 
 def before(bench: Any, percent: float) -> dict[str, int] | None:
     """The totals at the end of the warm-up, after which nothing is calibrated any more."""
-    totals = bench.facts.get("slowdown")
+    totals = bench.kept.get("slowdown")
     if totals and "frozen" in totals:
         totals["frozen"] = 1
     return dict(totals) if totals else None
@@ -128,7 +128,7 @@ def after(bench: Any, snapshot: dict[str, int] | None, trace: Any, percent: floa
     """
     if not snapshot:
         raise NoEffect("nothing was planted")
-    grown = {key: value - snapshot[key] for key, value in bench.facts["slowdown"].items() if key in snapshot}
+    grown = {key: value - snapshot[key] for key, value in bench.kept["slowdown"].items() if key in snapshot}
     spins = [kernel.duration_ns for kernel in trace.kernels if SPIN_KERNEL in kernel.name] if trace else []
     planted = 100 * grown["planted_ns"] / max(1, grown["step_ns"])
     if not grown["calls"] or not 0.9 * percent <= planted <= MOST_OVERSHOOT * percent:

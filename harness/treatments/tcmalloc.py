@@ -7,25 +7,11 @@ is.
 
 from __future__ import annotations
 
-from typing import Any
+from harness.spec import Requires, Treatment
+from harness.treatments._preloading import preload, proof_of
 
-from harness.spec import NoEffect, Proof, Requires, Treatment
-
-LIBRARY = "libtcmalloc.so.4"
-
-
-def process(change: Any, machine: Any) -> Any:
-    """Have the dynamic loader put it before all other libraries."""
-    return change.with_env("LD_PRELOAD", LIBRARY)
-
-
-def proof(bench: Any, snapshot: Any, trace: Any) -> dict[str, Any]:
-    """The library is mapped into this process."""
-    mapped = [path for path in bench.mapped_libraries() if "tcmalloc" in path]
-    if not mapped:
-        raise NoEffect("no library of this name is mapped into the process")
-    return {"library": mapped[0].rpartition("/")[2]}
-
+LIBRARIES = ("libtcmalloc_minimal.so.4", "libtcmalloc.so.4")
+"""Without its heap profiler, and with it."""
 
 TREATMENT = Treatment(
     name="tcmalloc",
@@ -34,9 +20,9 @@ TREATMENT = Treatment(
         "https://google.github.io/tcmalloc/",
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     ),
-    requires=Requires(libraries=(LIBRARY,)),
-    hooks={"process": process},
-    proof=Proof(after=proof),
+    requires=Requires(libraries=(LIBRARIES,)),
+    hooks={"process": preload(*LIBRARIES)},
+    proof=proof_of("tcmalloc"),
     occupies=("malloc",),
     changes=("malloc",),
     addresses=("host", "memory"),

@@ -18,7 +18,7 @@ def busy(nanoseconds: int) -> None:
 
 
 def bench() -> SimpleNamespace:
-    return SimpleNamespace(device="cpu", facts={})
+    return SimpleNamespace(device="cpu", kept={})
 
 
 @pytest.mark.parametrize("percent", [5.0, 50.0])
@@ -62,7 +62,7 @@ def test_refuses_less_than_was_asked_for() -> None:
 
 @pytest.mark.parametrize(("planted", "accepted"), [(0, False), (44, False), (46, True), (149, True), (151, False)])
 def test_a_wait_far_from_what_was_asked_is_refused(planted: int, accepted: bool) -> None:
-    bench = SimpleNamespace(facts={"slowdown": {"calls": 10, "step_ns": 1000, "planted_ns": planted}})
+    bench = SimpleNamespace(kept={"slowdown": {"calls": 10, "step_ns": 1000, "planted_ns": planted}})
     snapshot = {"calls": 0, "step_ns": 0, "planted_ns": 0}
     if accepted:
         assert slowdown.after(bench, snapshot, None, percent=5.0)["planted_percent"] == planted / 10

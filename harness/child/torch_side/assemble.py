@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ from harness.child.torch_side import probe, witness
 from harness.child.torch_side.bench import TorchBench, Treated
 from harness.child.torch_side.saved import Saved
 from harness.child.torch_side.source import Source
-from harness.child.torch_side.update import infer_step, load_step, train_step
-from harness.spec import Treatment, Trial, Workload
+from harness.child.torch_side.update import counted, infer_step, load_step, train_step
+from harness.spec import Step, Treatment, Trial, Workload
 
 
 def import_workload(workload: Workload) -> None:
@@ -50,8 +50,8 @@ def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) 
     _seed(trial.seed)
     counters = Counters()
     source = Source(trial, bench, treated, counters)
-    step = _build_step(bench, treated, source, counters)
-    composed = treated.apply("capture", treated.apply("between", step))
+    step = _build_step(bench, treated, source)
+    composed = treated.apply("between", counted(treated.apply("capture", step), counters))
     state = Saved(bench, source)
     device = probe.device_probe(bench.device)
     return Rig(
@@ -91,15 +91,15 @@ def _seed(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _build_step(bench: TorchBench, treated: Treated, source: Source, counters: Counters) -> Callable[[], None]:
+def _build_step(bench: TorchBench, treated: Treated, source: Source) -> Step:
     """The step that the workload's kind and mode ask for, its model and optimizer built and treated."""
     if bench.workload.model is None:
-        return load_step(bench, source, counters)
+        return load_step(bench, source)
     _build_model(bench, treated)
     if bench.mode == "train":
         _build_optimizer(bench, treated)
-        return train_step(bench, treated, source, counters)
-    return infer_step(bench, treated, source, counters)
+        return train_step(bench, treated, source)
+    return infer_step(bench, treated, source)
 
 
 def _build_model(bench: TorchBench, treated: Treated) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from harness.child.torch_side import witness
+from harness.child.torch_side.saved import save
 from harness.spec import Params, Treatment, Workload
 
 
@@ -30,6 +31,7 @@ class TorchBench:
     forward: Any = None
     step_times_ns: list[int] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
     latest_batch: Any = None
 
     def processes(self) -> list[Any]:
@@ -43,6 +45,9 @@ class TorchBench:
 
     def sample_batch(self) -> Any:
         return self.latest_batch
+
+    def saved_state(self) -> Callable[[], None]:
+        return save(self.model, self.optimizer)
 
 
 @dataclass

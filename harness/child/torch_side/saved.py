@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from harness.child.torch_side.bench import TorchBench
-from harness.child.torch_side.source import Source
+from harness.child.rig import nothing
+
+if TYPE_CHECKING:
+    from harness.child.torch_side.bench import TorchBench
+    from harness.child.torch_side.source import Source
 
 
 class Saved:
@@ -20,24 +24,33 @@ class Saved:
         self.cpu_state = torch.get_rng_state()
         self.python_state, self.numpy_state = random.getstate(), np.random.get_state()
         self.cuda_state = torch.cuda.get_rng_state(bench.device) if bench.device.type == "cuda" else None
-        self.tensors = [(tensor, tensor.detach().cpu().clone()) for tensor in _tensors(bench.model)]
+        self.put_back: Callable[[], None] = save(bench.model, bench.optimizer)
 
-    @torch.no_grad()
     def restore(self) -> None:
-        for tensor, saved in self.tensors:
-            tensor.copy_(saved)
-        self.tensors = []  # the copies would count in the peak of the timed part
-        if self.bench.optimizer is not None:
-            for state in self.bench.optimizer.state.values():
-                for value in state.values():
-                    if isinstance(value, torch.Tensor):
-                        value.zero_()
+        self.put_back()
+        self.put_back = nothing  # the copies would count in the peak of the timed part
         self.source.rewind()
         random.setstate(self.python_state)
         np.random.set_state(self.numpy_state)
         torch.set_rng_state(self.cpu_state)
         if self.cuda_state is not None:
             torch.cuda.set_rng_state(self.cuda_state, self.bench.device)
+
+
+def save(model: Any, optimizer: Any) -> Callable[[], None]:
+    """Copy a model's tensors to the host; what is returned puts them back, and zeroes the optimizer's state."""
+    tensors = [(tensor, tensor.detach().cpu().clone()) for tensor in _tensors(model)]
+
+    @torch.no_grad()
+    def put_back() -> None:
+        for tensor, saved in tensors:
+            tensor.copy_(saved)
+        for state in optimizer.state.values() if optimizer is not None else ():
+            for value in state.values():
+                if isinstance(value, torch.Tensor):
+                    value.zero_()
+
+    return put_back
 
 
 def _tensors(model: Any) -> list[torch.Tensor]:

@@ -39,8 +39,7 @@ class Source:
         self.generator = torch.Generator()
         bench.loader = self._loader()
         self.to_device = treated.apply("feed", mover(bench.device))
-        self.host_batches: Iterator[Any]
-        self.next: Callable[[], Any]
+        self.batches: Iterator[Any]
         self.rewind()
 
     def _loader(self) -> Any:
@@ -64,32 +63,33 @@ class Source:
     def rewind(self) -> None:
         """Start again at the first batch; a loader's first batch is fetched here, outside any timing."""
         self.generator.manual_seed(self.bench.seed)
-        self.host_batches = iter(())  # ends the workers of the iterator before
+        self.batches = iter(())  # ends the workers of the iterator before
         batches = _endless(self.bench.loader)
         if self.trial.cell.input == "resident":
             first = [self._count(next(batches)) for _ in range(RESIDENT_BATCHES)]
-            self.next = itertools.cycle([self.to_device(batch) for batch in first]).__next__
-            self.host_batches = iter(())
+            self.batches = itertools.cycle([self.to_device(batch) for batch in first])
         else:
             first = [self._count(next(batches))]
-            self.host_batches = itertools.chain(first, batches)
-            self.next = self._waiting_next(self.host_batches)
+            waited_for = self._waited_for(itertools.chain(first, batches))
+            self.batches = self.treated.apply("feed.ahead", map(self.to_device, waited_for))
+
+    def next(self) -> Any:
+        """The next batch, on the device."""
+        return next(self.batches)
 
     def _count(self, batch: Any) -> Any:
         assert self.bench.workload.items is not None
         self.items.append(self.bench.workload.items(batch))
         return batch
 
-    def _waiting_next(self, batches: Iterator[Any]) -> Callable[[], Any]:
-        counters, to_device, clock = self.counters, self.to_device, time.perf_counter_ns
-
-        def next_batch() -> Any:
+    def _waited_for(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches, with the time that each is waited for counted."""
+        counters, clock = self.counters, time.perf_counter_ns
+        while True:
             start = clock()
             batch = next(batches)
             counters.data_wait_ns += clock() - start
-            return to_device(batch)
-
-        return next_batch
+            yield batch
 
     def items_per_step(self) -> float:
         """Mean over the batches counted when the source was wound up, over all ranks."""
@@ -100,7 +100,7 @@ class Source:
 
     def close(self) -> None:
         """End loader workers now rather than in the interpreter's shutdown."""
-        self.host_batches = iter(())
+        self.batches = iter(())
         self.bench.loader = None
 
 

@@ -1,4 +1,4 @@
-"""One step of a torch trial: forward, backward, optimizer (train), one prediction (infer), or a batch loaded."""
+"""One step of a torch trial, in two halves: fetch a batch; then train on it, predict, or do nothing more."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import torch
 from harness.child.rig import Counters
 from harness.child.torch_side.bench import TorchBench, Treated
 from harness.child.torch_side.source import Source
+from harness.spec import Step
 
 
-def train_step(bench: TorchBench, treated: Treated, source: Source, counters: Counters) -> Callable[[], None]:
-    """Fetch, forward, backward and update, with the arm's forward and update stages applied."""
+def train_step(bench: TorchBench, treated: Treated, source: Source) -> Step:
+    """Fetch; forward, backward and update, with the arm's forward and update stages applied."""
     loss_of, model, optimizer = bench.workload.loss, bench.model, bench.optimizer
     assert loss_of is not None
     bench.forward = treated.apply("forward", lambda batch: loss_of(model, batch))
@@ -29,55 +30,67 @@ def train_step(bench: TorchBench, treated: Treated, source: Source, counters: Co
     apply = treated.apply("update.apply", plain_apply)
     zero = treated.apply("update.zero", optimizer.zero_grad)
 
-    def finish(loss: Any) -> None:
+    def finish(loss: Any) -> bool:
         clip()
-        if apply():
-            counters.steps_performed += 1
-        else:
-            counters.steps_skipped += 1
+        performed: bool = apply()
         zero()
         source.loss = loss
+        return performed
 
-    def whole_step() -> None:
-        batch = bench.latest_batch = source.next()
+    def whole(batch: Any) -> bool:
         loss = forward(batch)
         backward(loss)
-        finish(loss.detach())
+        return finish(loss.detach())
 
-    def split_step() -> None:
-        batch = bench.latest_batch = source.next()
+    def in_parts(batch: Any) -> bool:
         total = 0.0
         parts = split(batch)
         for part in parts:
             loss = forward(part) / len(parts)
             backward(loss)
             total += loss.detach()
-        finish(total)
+        return finish(total)
 
-    return split_step if treated.fills("update.split") else whole_step
+    return Step(_fetch(bench, source), in_parts if treated.fills("update.split") else whole)
 
 
-def infer_step(bench: TorchBench, treated: Treated, source: Source, counters: Counters) -> Callable[[], None]:
+def infer_step(bench: TorchBench, treated: Treated, source: Source) -> Step:
     """Fetch and predict, with the arm's forward stage applied."""
     predict, model = bench.workload.predict, bench.model
     assert predict is not None
     bench.forward = treated.apply("forward", lambda batch: predict(model, batch))
     forward = bench.forward
 
-    def step() -> None:
+    def compute(batch: Any) -> bool:
         with torch.inference_mode():
-            batch = bench.latest_batch = source.next()
             forward(batch)
-        counters.steps_performed += 1
+        return True
 
-    return step
+    return Step(_fetch(bench, source), compute)
 
 
-def load_step(bench: TorchBench, source: Source, counters: Counters) -> Callable[[], None]:
+def load_step(bench: TorchBench, source: Source) -> Step:
     """Fetch a batch, which is all there is to do without a model."""
+    return Step(_fetch(bench, source), lambda batch: True)
 
-    def step() -> None:
-        bench.latest_batch = source.next()
-        counters.steps_performed += 1
 
-    return step
+def _fetch(bench: TorchBench, source: Source) -> Callable[[], Any]:
+    """() -> the next batch, which is left where proofs find it."""
+
+    def fetch() -> Any:
+        batch = bench.latest_batch = source.next()
+        return batch
+
+    return fetch
+
+
+def counted(step: Callable[[], bool], counters: Counters) -> Callable[[], None]:
+    """The step, with its updates counted as performed or skipped."""
+
+    def run() -> None:
+        if step():
+            counters.steps_performed += 1
+        else:
+            counters.steps_skipped += 1
+
+    return run
