@@ -189,6 +189,11 @@ class TrialRecord:
     telemetry_sha256: str = column("SHA-256 of the sibling file in telemetry/; empty if there is none", "")
     telemetry_rows: int = column("rows in it", 0)
 
+    @property
+    def is_skip(self) -> bool:
+        """Whether the row stands for an arm that was left out, and no process ran."""
+        return self.kind == "timing" and self.block_index is None
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChildRecord:

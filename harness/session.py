@@ -100,7 +100,7 @@ class Session:
             self._check_numerics(place)
         stopped_by = self._rounds(places)
         verdicts = self.judge(last_look=True)
-        failures = sum(record.outcome in FAILURES for record in self._last_attempts())
+        failures = sum(record.outcome in FAILURES for record in self._last_attempts() if not record.is_skip)
         return Result(verdicts, failures, stopped_by)
 
     # -------------------------------------------------------------------------------------------- before the blocks
@@ -152,9 +152,7 @@ class Session:
                 self._write_row(skip.place, skip.arm, Outcome.NOT_APPLICABLE, skip.reason)
 
     def _is_skip(self, record: TrialRecord, place: Place, arm: str) -> bool:
-        return (
-            record.block_index is None and record.arm == arm and self._at(record, place) and record.kind == Kind.TIMING
-        )
+        return record.is_skip and record.arm == arm and self._at(record, place)
 
     def _write_row(self, place: Place, arm: str, outcome: Outcome, reason: str) -> None:
         trial = self._trial(place, arm, Kind.TIMING, None, None)

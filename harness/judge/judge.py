@@ -119,7 +119,7 @@ def _threats(records: Sequence[TrialRecord], found: Sequence[Contrast], sessions
     if len(sessions) == 1:
         threats.append(Threat(severity="note", text="one session on one machine: another day may differ"))
     for outcome in sorted(FAILURES | {Outcome.DISTURBED}):
-        count = sum(record.outcome == outcome for record in records)
+        count = sum(record.outcome == outcome for record in records if not record.is_skip)
         if count:
             trials = "trial" if count == 1 else "trials"
             threats.append(Threat(severity="warning", text=f"{count} {trials} ended {outcome.value.replace('_', ' ')}"))

@@ -101,7 +101,7 @@ def _words(record: TrialRecord, plain: TrialRecord | None) -> str:
 def _within(errors: Sequence[float], allowed: Sequence[float]) -> Guard:
     step = max(range(len(errors)), key=lambda index: errors[index] / allowed[index])
     error, limit = errors[step], allowed[step]
-    words = f"differs from double precision by {error:.1e} at step {step + 1}, {limit:.1e} is allowed"
+    words = f"differs from double precision by {error:.3g} at step {step + 1}, {limit:.3g} is allowed"
     return Guard(wrong=words if error > limit else "", words=words, error=error, allowed=limit)
 
 
