@@ -23,18 +23,33 @@ import psutil
 
 import harness.plugins
 from harness.record import ChildRecord, Outcome, Sample
-from harness.spec import ProcessChange, Trial
+from harness.spec import Phase, ProcessChange, Trial, UsageError
 
 PASSED_ON = (
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR",
-    "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME", "CC", "CXX",
+    "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME", "CC", "CXX",
 )  # fmt: skip
-"""Variables a child takes over from the parent; everything else is set here or by the arm."""
+"""Variables a child takes over from the parent, all about where things lie; the rest is set here or by the arm."""
+
+PHASE_LIMITS_S = {
+    Phase.IMPORT: 300.0,
+    Phase.BUILD: 900.0,
+    Phase.FIRST_STEP: 1200.0,
+    Phase.WARM_UP: 900.0,
+    Phase.TIMED: 900.0,
+    Phase.PROOF: 900.0,
+    Phase.EXIT: 60.0,
+}
+"""After how many seconds in one phase a trial counts as hung."""
+
+LOOK_S = 1.0
+"""How often the parent looks which phase a trial is in; it sleeps in between."""
 
 STDERR_TAIL_BYTES = 4000
 DIED = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OOM_HOST, Outcome.OOM_DEVICE)
 """Outcomes that a child's own last words help to explain."""
 PR_SET_CHILD_SUBREAPER = 36
+KILL_LIMIT_S = 30.0
+"""How long to wait for what was sent SIGKILL."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +101,7 @@ class LocalExecutor:
     watch: Callable[[str, int], Watcher] = lambda trial_id, pid: Blind()
     """(trial id, process id) -> what watches the child from outside"""
     keep_work: bool = False
+    phase_limits_s: Mapping[Phase, float] = field(default_factory=lambda: PHASE_LIMITS_S)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def run(self, trial: Trial, change: ProcessChange, timeout_s: float) -> Launched:
@@ -102,9 +118,10 @@ class LocalExecutor:
         argv = command(trial, change, work / "trial.json")
         env = child_environment(trial, change, self.environment)
         become_subreaper()
+        earlier = psutil.Process().children()
         oom_kills = _oom_kills()
         started_at, started = datetime.now(UTC).isoformat(timespec="microseconds"), time.monotonic_ns()
-        env["HARNESS_STARTED_NS"] = str(started)
+        env |= {"HARNESS_STARTED_NS": str(started), "HARNESS_LAUNCHER_PID": str(os.getpid())}
         with (work / "stdout").open("wb") as out, (work / "stderr").open("wb") as err:
             try:
                 process = subprocess.Popen(
@@ -116,13 +133,13 @@ class LocalExecutor:
                 )
             with self.watch(trial.trial_id, process.pid) as watcher:
                 try:
-                    ended = wait(process, timeout_s)
+                    ending = wait(process, Place(work, trial.rank_count), timeout_s, self.phase_limits_s)
                 finally:
-                    kill_tree(process)
+                    kill_tree(process, earlier)
         ranks = read_ranks(work, trial.rank_count)
-        outcome, reason = explain(
-            trial, process.returncode, ranks, timeout_s if not ended else None, _oom_kills() > oom_kills
-        )
+        errors = tail(work / "stderr")
+        out_of_memory = _oom_kills() > oom_kills or "std::bad_alloc" in errors
+        outcome, reason = explain(trial, process.returncode, ranks, ending, out_of_memory)
         return Launched(
             outcome=outcome,
             reason=reason,
@@ -130,7 +147,7 @@ class LocalExecutor:
             samples=tuple(watcher.samples),
             started_at=started_at,
             duration_ns=time.monotonic_ns() - started,
-            stderr_tail=tail(work / "stderr") if outcome in DIED else "",
+            stderr_tail=errors if outcome in DIED else "",
         )
 
 
@@ -144,7 +161,7 @@ def command(trial: Trial, change: ProcessChange, trial_file: Path) -> list[str]:
     if trial.rank_count == 1:
         return [*change.prefix, python, *child]
     return [
-        *change.prefix, python, "-m", "torch.distributed.run", "--nnodes", "1",
+        *change.prefix, python, "-m", "harness.child.torchrun", "--nnodes", "1",
         "--nproc-per-node", str(trial.rank_count), "--master-addr", "127.0.0.1", "--master-port", "0",
         "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", *child,
     ]  # fmt: skip
@@ -154,6 +171,7 @@ def child_environment(trial: Trial, change: ProcessChange, parent: Mapping[str, 
     """The whole environment of a child: an allow-list, fixed settings, the arm's own; nothing else gets in."""
     env = {name: parent[name] for name in PASSED_ON if name in parent}
     env |= {
+        "LC_ALL": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": os.pathsep.join(_import_roots()),
         "HARNESS_PLUGINS": os.pathsep.join(harness.plugins.__path__[1:]),
@@ -164,6 +182,8 @@ def child_environment(trial: Trial, change: ProcessChange, parent: Mapping[str, 
         "TORCHINDUCTOR_CACHE_DIR": str(Path(trial.compile_cache) / "inductor"),
         "TRITON_CACHE_DIR": str(Path(trial.compile_cache) / "triton"),
     }
+    if trial.cell.device == "cpu":
+        env["CUDA_VISIBLE_DEVICES"] = ""  # what runs on the CPU can neither use nor disturb a GPU
     if trial.rank_count > 1:
         env["GLOO_SOCKET_IFNAME"] = "lo"
     env |= change.env
@@ -189,16 +209,56 @@ def _import_roots() -> list[str]:
 # ------------------------------------------------------------------------------------------------ waiting and killing
 
 
-def wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
-    """Block, without polling, until the process ends; False when the time is over."""
+@dataclass(frozen=True)
+class Place:
+    """Where the ranks of a trial say which phase they are in."""
+
+    folder: Path
+    rank_count: int
+
+    def phase(self) -> Phase:
+        """The phase of the rank that is furthest behind."""
+        return min((self._phase_of(rank) for rank in range(self.rank_count)), key=list(Phase).index)
+
+    def _phase_of(self, rank: int) -> Phase:
+        try:
+            return Phase((self.folder / f"phase.rank{rank}").read_text())
+        except (OSError, ValueError):  # it has not come so far, or is just writing
+            return Phase.IMPORT
+
+
+@dataclass(frozen=True)
+class Ending:
+    """In which phase a process ended, and the limit in seconds that it overran, if it did."""
+
+    phase: Phase
+    limit_s: float | None = None
+    of_phase: bool = False
+    """Whether the limit was that of the phase, and not that of the whole trial."""
+
+
+def wait(process: subprocess.Popen[bytes], place: Place, timeout_s: float, limits_s: Mapping[Phase, float]) -> Ending:
+    """Sleep until the process ends or overruns the limit of the trial, or that of the phase it is in."""
     descriptor = os.pidfd_open(process.pid)
+    started = entered = time.monotonic()
+    phase = Phase.IMPORT
     try:
-        ready, _, _ = select.select([descriptor], [], [], timeout_s)
+        while True:
+            now = time.monotonic()
+            left_s, left_in_phase_s = started + timeout_s - now, entered + limits_s[phase] - now
+            if left_s <= 0:
+                return Ending(phase, timeout_s)
+            if left_in_phase_s <= 0:
+                return Ending(phase, limits_s[phase], of_phase=True)
+            ready, _, _ = select.select([descriptor], [], [], min(LOOK_S, left_s, left_in_phase_s))
+            found = place.phase()
+            if ready:
+                process.wait()
+                return Ending(found)
+            if found is not phase:
+                phase, entered = found, time.monotonic()
     finally:
         os.close(descriptor)
-    if ready:
-        process.wait()
-    return bool(ready)
 
 
 def become_subreaper() -> None:
@@ -206,35 +266,39 @@ def become_subreaper() -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def kill_tree(process: subprocess.Popen[bytes], grace_s: float = 3.0) -> None:
-    """End the child and everything it started, by SIGTERM and then SIGKILL, and reap it all."""
-    me = psutil.Process()
-    left = [p for p in me.children(recursive=True) if _belongs(p, process.pid)]
+def kill_tree(process: subprocess.Popen[bytes], earlier: Sequence[psutil.Process] = (), grace_s: float = 3.0) -> None:
+    """End the child and everything it started, by SIGTERM and then SIGKILL, and reap it all.
+
+    `earlier` are the processes below this one from before the launch. All others stem from the child: also a daemon
+    that left its session, its parent and its environment, since orphans come to this process.
+    """
     if process.poll() is None:
-        _signal_all(left, signal.SIGTERM)
-        psutil.wait_procs(left, timeout=grace_s)
-    while left := [p for p in me.children(recursive=True) if _belongs(p, process.pid)]:
+        _signal_all(_stemming(earlier), signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace_s)
+    deadline = time.monotonic() + KILL_LIMIT_S
+    while left := _stemming(earlier):
+        if time.monotonic() > deadline:
+            stuck = ", ".join(f"{each.pid} ({each.name()})" for each in left)
+            raise UsageError(
+                f"process {stuck} cannot be killed: it hangs in the kernel, in a driver or a file system; "
+                "nothing can be measured beside it, so end it (or reboot) and run the same command again"
+            )
         _signal_all(left, signal.SIGKILL)
-        psutil.wait_procs(left, timeout=grace_s)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace_s)
+        psutil.wait_procs([each for each in left if each.pid != process.pid], timeout=grace_s)
     process.wait()
 
 
-def _belongs(candidate: psutil.Process, session: int) -> bool:
-    """Whether a descendant of ours stems from the child: by its session, or because it was orphaned to us."""
-    try:
-        return candidate.status() != psutil.STATUS_ZOMBIE and (
-            os.getsid(candidate.pid) == session or candidate.pid == session or _ancestor(candidate, session)
-        )
-    except (psutil.NoSuchProcess, ProcessLookupError):
-        return False
-
-
-def _ancestor(candidate: psutil.Process, pid: int) -> bool:
-    # a daemon that made its own session is still marked by the environment that only our children have
-    try:
-        return "HARNESS_STARTED_NS" in candidate.environ() or pid in (p.pid for p in candidate.parents())
-    except (psutil.AccessDenied, psutil.NoSuchProcess):
-        return False
+def _stemming(earlier: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """The processes below this one that were not there, nor below one that was there, before."""
+    new = [child for child in psutil.Process().children() if child not in earlier]
+    found = list(new)
+    for child in new:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += child.children(recursive=True)
+    return found
 
 
 def _signal_all(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
@@ -258,21 +322,23 @@ def read_ranks(work: Path, rank_count: int) -> tuple[ChildRecord, ...]:
 
 
 def explain(
-    trial: Trial, returncode: int, ranks: Sequence[ChildRecord], timeout_s: float | None, oom_killed: bool
+    trial: Trial, returncode: int, ranks: Sequence[ChildRecord], ending: Ending, out_of_memory: bool
 ) -> tuple[Outcome, str]:
     """The outcome of a launch and its reason in a sentence."""
     for record in ranks:
+        if record.outcome is Outcome.CRASHED and out_of_memory:
+            return Outcome.OOM_HOST, f"host memory ran out, and then: {record.reason}"
         if record.outcome is not Outcome.OK:
             return record.outcome, record.reason
-    if timeout_s is not None:
-        return Outcome.TIMED_OUT, f"it had not ended after {timeout_s:.0f} s and was killed"
+    if ending.limit_s is not None:
+        whose = "this phase" if ending.of_phase else "a whole trial"
+        return Outcome.TIMED_OUT, f"timed out in {ending.phase} after {ending.limit_s:g} s, the limit of {whose}"
+    if returncode != 0 and out_of_memory:
+        return Outcome.OOM_HOST, f"it was killed in {ending.phase} because host memory ran out"
     if returncode < 0:
-        name = signal.Signals(-returncode).name
-        if oom_killed and name == "SIGKILL":
-            return Outcome.OOM_HOST, "the kernel killed it because host memory ran out"
-        return Outcome.CRASHED, f"it was killed by {name}"
+        return Outcome.CRASHED, f"it was killed by {signal.Signals(-returncode).name} in {ending.phase}"
     if returncode != 0:
-        return Outcome.CRASHED, f"it ended with exit code {returncode}"
+        return Outcome.CRASHED, f"it ended with exit code {returncode} in {ending.phase}"
     if len(ranks) < trial.rank_count:
         return Outcome.CRASHED, f"it left {len(ranks)} of {trial.rank_count} records"
     return Outcome.OK, ""

@@ -452,6 +452,21 @@ class Kind(enum.StrEnum):
     PREPARE = "prepare"
 
 
+class Phase(enum.StrEnum):
+    """The parts of a trial's life, in order; each has its own time limit."""
+
+    IMPORT = "import"
+    """From the start of the process, of torchrun where there are several ranks, to everything imported."""
+    BUILD = "build"
+    FIRST_STEP = "first step"
+    WARM_UP = "warm-up"
+    TIMED = "timed part"
+    PROOF = "proof"
+    """Of an arm's effect; a numerics trial is nothing else once it has imported."""
+    EXIT = "exit"
+    """From the record written to the process ended."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measure:
     """How a trial is measured; part of the cell, so a change makes another cell. 0 = the device's default."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from harness import identity
-from harness.launch import Launched, LocalExecutor, child_environment
+from harness.launch import PHASE_LIMITS_S, Ending, Launched, LocalExecutor, child_environment, explain
 from harness.plan import resolved_measure
-from harness.record import Outcome
+from harness.record import ChildRecord, Outcome
 from harness.registry import Registry, load_registry
-from harness.spec import Arm, Cell, Kind, Measure, ProcessChange, Trial, Use
+from harness.spec import Arm, Cell, Kind, Measure, Phase, ProcessChange, Trial, Use
 
 PLUGINS = Path(__file__).parent / "plugins"
 PLAIN = Arm()
@@ -95,8 +99,8 @@ def test_a_trial_gives_windows_startup_and_work(plugged: Registry, tmp_path: Pat
     ("fault", "outcome", "reason"),
     [
         ("exception", Outcome.CRASHED, "ValueError: made to fail"),
-        ("signal", Outcome.CRASHED, "killed by SIGSEGV"),
-        ("exit", Outcome.CRASHED, "exit code 7"),
+        ("signal", Outcome.CRASHED, "killed by SIGSEGV in first step"),
+        ("exit", Outcome.CRASHED, "exit code 7 in first step"),
         ("memory", Outcome.OOM_HOST, "MemoryError"),
         ("not_applicable", Outcome.NOT_APPLICABLE, "made not to apply"),
     ],
@@ -112,12 +116,65 @@ def test_a_child_that_hangs_is_killed_even_when_it_ignores_sigterm(plugged: Regi
     started = time.monotonic()
     launched = run(plugged, tmp_path, fault, timeout_s=3)
     assert launched.outcome is Outcome.TIMED_OUT
-    assert "after 3 s" in launched.reason
+    assert launched.reason == "timed out in first step after 3 s, the limit of a whole trial"
     assert time.monotonic() - started < 15
 
 
+@pytest.mark.parametrize(
+    ("fault", "phase"), [("hang_in_build", Phase.BUILD), ("hang", Phase.FIRST_STEP), ("hang_at_exit", Phase.EXIT)]
+)
+def test_a_phase_that_hangs_is_named(plugged: Registry, tmp_path: Path, fault: str, phase: Phase):
+    executor = LocalExecutor(phase_limits_s={**PHASE_LIMITS_S, phase: 0.5})
+    launched = executor.run(trial(plugged, tmp_path, fault), ProcessChange(), 30)
+    if phase is Phase.EXIT:  # what it had said before it hung is the better reason
+        assert (launched.outcome, launched.reason) == (Outcome.CRASHED, "ValueError: made to fail")
+    else:
+        assert launched.outcome is Outcome.TIMED_OUT
+        assert launched.reason == f"timed out in {phase} after 0.5 s, the limit of this phase"
+    assert launched.duration_ns < 15e9
+
+
 def test_a_daemon_that_a_child_leaves_is_ended(plugged: Registry, tmp_path: Path):
+    """It has left its session, its parent and its environment."""
     assert run(plugged, tmp_path, "daemon").outcome is Outcome.OK
+
+
+@pytest.fixture
+def small_memory(tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """A command prefix that lets a child have 200 MB; the kernel kills it for more."""
+    folder = Path("/sys/fs/cgroup/memory") if Path("/sys/fs/cgroup/memory").is_dir() else Path("/sys/fs/cgroup")
+    group = folder / f"torch-trials-{os.getpid()}"
+    try:
+        group.mkdir()
+        limit = group / "memory.max" if (group / "memory.max").exists() else group / "memory.limit_in_bytes"
+        limit.write_text(str(200 << 20))
+        for swap in ("memory.swap.max", "memory.memsw.limit_in_bytes"):
+            if (group / swap).exists():
+                (group / swap).write_text(str(200 << 20) if "memsw" in swap else "0")
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    yield "sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"
+    group.rmdir()
+
+
+def test_what_the_kernel_kills_for_memory_is_out_of_host_memory(
+    plugged: Registry, tmp_path: Path, small_memory: tuple[str, ...]
+):
+    change = ProcessChange(prefix=small_memory)
+    launched = LocalExecutor().run(trial(plugged, tmp_path, "much_memory"), change, 30)
+    assert launched.outcome is Outcome.OOM_HOST, launched
+    assert launched.reason == "it was killed in first step because host memory ran out"
+    assert LocalExecutor().run(trial(plugged, tmp_path), change, 30).outcome is Outcome.OK
+
+
+def test_a_crash_while_memory_ran_out_is_out_of_memory(plugged: Registry, tmp_path: Path):
+    """A loader worker, or another rank, was killed; what is left of the trial only sees that it is gone."""
+    asked = trial(plugged, tmp_path, rank_count=2)
+    said = ChildRecord(outcome=Outcome.CRASHED, reason="worker 1 is gone")
+    ending = Ending(Phase.TIMED)
+    assert explain(asked, 1, [said], ending, out_of_memory=False) == (Outcome.CRASHED, "worker 1 is gone")
+    outcome, reason = explain(asked, 1, [said], ending, out_of_memory=True)
+    assert (outcome, reason) == (Outcome.OOM_HOST, "host memory ran out, and then: worker 1 is gone")
 
 
 def test_a_treatment_without_effect_ends_not_applied_without_a_number(plugged: Registry, tmp_path: Path):
@@ -134,19 +191,36 @@ def test_an_executable_that_is_missing_is_named(plugged: Registry, tmp_path: Pat
     assert "cannot start /nowhere/python" in launched.reason
 
 
+TELL = """
+import json, os, sys
+open(sys.argv[1], "w").write(json.dumps(dict(os.environ)))
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+"""Writes down the environment that a child is started with, and becomes the child."""
+
+LOUD = {
+    "OMP_NUM_THREADS": "7", "MKL_NUM_THREADS": "7", "KMP_AFFINITY": "scatter", "OMP_PROC_BIND": "true",
+    "LD_PRELOAD": "/nowhere/x.so", "PYTHONPATH": "/nowhere", "PYTHONOPTIMIZE": "2", "TORCH_LOGS": "all",
+    "PYTORCH_CUDA_ALLOC_CONF": "x:1", "NVIDIA_TF32_OVERRIDE": "1", "CUDA_VISIBLE_DEVICES": "3", "SECRET": "1",
+    "LANG": "de_DE", "TZ": "Asia/Tokyo",
+}  # fmt: skip
+
+
 def test_a_childs_environment_does_not_depend_on_the_parents(plugged: Registry, tmp_path: Path):
-    asked = trial(plugged, tmp_path)
-    plain = {"PATH": "/bin", "HOME": "/h"}
-    loud = plain | {
-        "OMP_NUM_THREADS": "7",
-        "LD_PRELOAD": "x.so",
-        "PYTHONPATH": "/evil",
-        "TORCH_LOGS": "all",
-        "SECRET": "1",
-    }
-    quiet_env = child_environment(asked, ProcessChange(), plain)
-    assert child_environment(asked, ProcessChange(), loud) == quiet_env
-    assert quiet_env["OMP_NUM_THREADS"] == "1"
+    """The whole of it, as two real children see it."""
+    seen = []
+    for number, more in enumerate(({}, LOUD)):
+        telling = tmp_path / str(number)
+        change = ProcessChange(prefix=(sys.executable, "-I", "-c", TELL, str(telling)))
+        parent = {name: os.environ[name] for name in ("PATH", "HOME")} | more
+        executor = LocalExecutor(environment=parent)
+        assert executor.run(trial(plugged, tmp_path), change, 30).outcome is Outcome.OK
+        environment = json.loads(telling.read_text())
+        assert int(environment.pop("HARNESS_STARTED_NS")) > 0
+        seen.append(environment)
+    assert seen[0] == seen[1]
+    assert seen[0]["OMP_NUM_THREADS"] == seen[0]["MKL_NUM_THREADS"] == "1"
+    assert seen[0]["CUDA_VISIBLE_DEVICES"] == ""  # a trial on the CPU
 
 
 def test_an_arm_overrides_threads_and_merges_allocator_keys(plugged: Registry, tmp_path: Path):

@@ -18,7 +18,10 @@ from harness.child import host
 from harness.child.measure import Proofs, Startup, measure
 from harness.record import ChildRecord, Outcome
 from harness.registry import load_plugin
-from harness.spec import Kind, NoEffect, NotApplicable, Treatment, Trial, UsageError, Use, Workload
+from harness.spec import Kind, NoEffect, NotApplicable, Phase, Treatment, Trial, UsageError, Use, Workload
+
+DEVICE_MEMORY_SIGNS = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+"""Of device memory that libraries ask for themselves, past torch's allocator and its OutOfMemoryError."""
 
 
 def main(path: str) -> int:
@@ -32,6 +35,7 @@ def main(path: str) -> int:
         record = failure(error)
         traceback.print_exc()
     write_record(Path(trial.work_folder), record)
+    host.enter_phase(trial, Phase.EXIT)
     return 0
 
 
@@ -66,8 +70,10 @@ def run(trial: Trial, startup: Startup) -> ChildRecord:
     if trial.cell.kind is Kind.NUMERICS:
         from harness.child.torch_side.numerics import follow
 
+        host.enter_phase(trial, Phase.PROOF)
         return ChildRecord(outcome=Outcome.OK, numerics=follow(trial, workload, [treatment for treatment, _ in own]))
     startup.imported = time.monotonic_ns()
+    host.enter_phase(trial, Phase.BUILD)
     rig = assemble(trial, workload, [treatment for treatment, _ in own])
     startup.built = time.monotonic_ns()
     try:
@@ -88,7 +94,7 @@ def failure(error: BaseException) -> ChildRecord:
             return ChildRecord(outcome=Outcome.OOM_HOST, reason=words)
         case UsageError():
             return ChildRecord(outcome=Outcome.CRASHED, reason=str(error))
-    if type(error).__name__ == "OutOfMemoryError":
+    if type(error).__name__ == "OutOfMemoryError" or any(sign in words for sign in DEVICE_MEMORY_SIGNS):
         return ChildRecord(outcome=Outcome.OOM_DEVICE, reason=words)
     if "can't allocate memory" in words or "Cannot allocate memory" in words:
         return ChildRecord(outcome=Outcome.OOM_HOST, reason=words)

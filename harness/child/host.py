@@ -7,16 +7,24 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
+
+from harness.spec import Phase, Trial
 
 PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies, and go at once if it is dead already."""
-    parent = os.getppid()
+    """Ask the kernel to kill this process when its parent dies, and go at once if who launched it is dead already."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit("the parent process is gone")
+    launcher = os.environ.get("HARNESS_LAUNCHER_PID")
+    if launcher and not Path(f"/proc/{launcher}").exists():
+        sys.exit("the process that launched this one is gone")
+
+
+def enter_phase(trial: Trial, phase: Phase) -> None:
+    """Tell the parent, which knows how long each phase may take, where this process is."""
+    Path(trial.work_folder, f"phase.rank{os.environ.get('RANK', '0')}").write_text(phase)
 
 
 def started_ns() -> int:

@@ -15,7 +15,7 @@ from harness.child import host
 from harness.child.loop import run_window
 from harness.child.rig import Rig
 from harness.record import ChildRecord, Outcome, Window
-from harness.spec import Kind, NoEffect, NotApplicable, Treatment, Trial, Use
+from harness.spec import Kind, NoEffect, NotApplicable, Phase, Treatment, Trial, Use
 from harness.steady import earliest_start, find_steady
 
 FEWEST_WINDOWS = 5
@@ -80,7 +80,9 @@ class Proofs:
 
 def measure(trial: Trial, rig: Rig, proofs: Proofs, startup: Startup) -> ChildRecord:
     """Run the trial that `rig` is set up for and say what happened."""
+    host.enter_phase(trial, Phase.FIRST_STEP)
     first_loss = _first_step(rig, startup)
+    host.enter_phase(trial, Phase.WARM_UP)
     _warm_up(trial, rig)
     startup.warm = time.monotonic_ns()
     items = rig.items_per_step()
@@ -99,7 +101,9 @@ def measure(trial: Trial, rig: Rig, proofs: Proofs, startup: Startup) -> ChildRe
     if trial.cell.kind is Kind.PREPARE:
         _steps(rig, PREPARE_STEPS)
     else:
+        host.enter_phase(trial, Phase.TIMED)
         record = _timed_part(trial, rig, record)
+    host.enter_phase(trial, Phase.PROOF)
     return _prove(rig, proofs, record)
 
 

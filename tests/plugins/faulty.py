@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 from harness.spec import NotApplicable, PlainBench, Workload
 
-FAULTS = ("none", "exception", "signal", "exit", "hang", "stubborn", "daemon", "memory", "not_applicable")
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve("/bin/sleep", ["sleep", "600"], {})
+"""
 
 
 def plain(mode: str, seed: int, fault: str) -> PlainBench:
+    if fault == "hang_in_build":
+        time.sleep(600)
+
     def step() -> None:
         match fault:
             case "exception":
@@ -24,13 +36,20 @@ def plain(mode: str, seed: int, fault: str) -> PlainBench:
                 os._exit(7)
             case "hang":
                 time.sleep(600)
+            case "hang_at_exit":
+                threading.Thread(target=time.sleep, args=(600,)).start()
+                raise ValueError("made to fail")
             case "stubborn":
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 time.sleep(600)
             case "daemon":
-                subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+                subprocess.run([sys.executable, "-c", DAEMON], check=True)
             case "memory":
-                raise MemoryError
+                used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+                resource.setrlimit(resource.RLIMIT_AS, (used + (32 << 20),) * 2)
+                bytearray(256 << 20)
+            case "much_memory":
+                bytearray(b"x") * (1 << 30)
             case "not_applicable":
                 raise NotApplicable("made not to apply")
         time.sleep(0.002)
