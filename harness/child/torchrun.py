@@ -7,10 +7,15 @@ import sys
 
 from harness.child import host
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Become torchrun; its arguments are those of the process."""
     host.die_with_parent()
     os.environ["HARNESS_LAUNCHER_PID"] = str(os.getpid())
+    from torch.distributed import run
 
-    from torch.distributed.run import main
+    sys.exit(run.main())
 
-    sys.exit(main())
+
+if __name__ == "__main__":
+    main()
