@@ -585,3 +585,48 @@ class Trial:
     also_prove: tuple[Use, ...] = ()
     """Treatments of other arms whose proofs are tried on this one: accepted means `already so`."""
     on_bad_item: Literal["fatal", "skip"] = "fatal"
+
+
+# ------------------------------------------------------------------------------------------------ claims
+
+ParamsByTreatment = Mapping[str, Params]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What somebody says of a treatment, as it stands in experiments/claims.toml; its head says what each key means."""
+
+    id: str
+    source: str
+    statement: str
+    metric: str = ""
+    also_metric: str = ""
+    change: float | tuple[float, float] | None = None
+    bound: Literal["", "at_most"] = ""
+    readings: tuple[tuple[str, float, float], ...] = ()
+    direction: Literal["", "lower", "higher"] = ""
+    value: float | None = None
+    workload: str = "any"
+    also_workload: str = ""
+    mode: str = "train"
+    kind: str = "timing"
+    protocol: str = "steps"
+    axes: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    treatments: tuple[str, ...] = ()
+    params: ParamsByTreatment = field(default_factory=dict)
+    before: tuple[str, ...] = ()
+    before_params: ParamsByTreatment = field(default_factory=dict)
+    alternatives: tuple[str, ...] = ()
+    alternatives_before: tuple[str, ...] = ()
+    modern: tuple[str, ...] = ()
+    also_treatments: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    scope: Literal["", "cuda"] = ""
+    needs: str = "cpu"
+    hardware: str = ""
+    as_written: str = ""
+
+    @property
+    def article(self) -> str:
+        """The article it is taken from: "001"."""
+        return self.id.partition("-")[0]
