@@ -8,9 +8,9 @@ PY := $(or $(PYTHON),.venv/bin/python)
 READY := $(if $(PYTHON),,.venv/.complete)
 
 # The variables reach the commands through the environment: parentheses in a treatment would break an unquoted shell word.
-export WORKLOAD TREATMENTS PRESET MODE BUDGET DATA DEVICE INPUT SEED RESULTS REPORTS
+export WORKLOAD TREATMENTS PRESET MODE BUDGET DATA DEVICE INPUT SEED RESULTS REPORTS ARTICLE
 
-.PHONY: help setup bench matrix report test test-all lint clean
+.PHONY: help setup bench matrix claims report test test-all lint clean
 
 help: $(READY)
 	@$(PY) -m harness --help
@@ -25,6 +25,9 @@ bench: $(READY)
 
 matrix: $(READY)
 	@$(PY) -m harness matrix
+
+claims: $(READY)
+	@$(PY) -m harness claims
 
 report: $(READY)
 	@$(PY) -m harness report

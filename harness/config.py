@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
 from harness.arms import nearest
-from harness.spec import Analysis, Experiment, Measure, UsageError
+from harness.spec import Analysis, Claim, Experiment, Measure, UsageError
 
 _CHECKOUT = Path(__file__).parents[1]
 
@@ -89,10 +90,40 @@ def experiment_toml(experiment: Experiment) -> str:
     return tomli_w.dumps(msgspec.to_builtins(experiment))
 
 
-def load_claims() -> list[dict[str, object]]:
-    """The claims ledger, one table an entry; empty until the project has one."""
-    path = experiment_folder() / "claims.toml"
-    if not path.is_file():
-        return []
-    claims: list[dict[str, object]] = msgspec.toml.decode(path.read_bytes())["claim"]
-    return claims
+@dataclass(frozen=True)
+class Ledger:
+    """The claims, and what stands for "any" workload in them."""
+
+    claims: tuple[Claim, ...] = ()
+    any: tuple[str, ...] = ()
+    """Tried in this order: the first that a claim's treatments apply to is taken."""
+
+
+class _LedgerFile(TypedDict, total=False):
+    """The ledger as it is written."""
+
+    claim: tuple[Claim, ...]
+    any: tuple[str, ...]
+
+
+def load_ledger(path: Path | None = None) -> Ledger:
+    """The claims ledger, validated; empty where there is none."""
+    shipped = experiment_folder() / "claims.toml"
+    if path is None and not shipped.is_file():
+        return Ledger()
+    path = path or shipped
+    try:
+        values = msgspec.toml.decode(path.read_bytes())
+        ledger = msgspec.convert(values, _LedgerFile)
+    except OSError as error:
+        raise UsageError(f"claims ledger {path} cannot be read: {error.strerror}") from error
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {_in_words(str(error))}") from error
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    known = [field.name for field in dataclasses.fields(Claim)]
+    for entry in values.get("claim", ()):
+        for key in entry:
+            if key not in known:
+                raise UsageError(f"{path}: claim '{entry['id']}' has no key '{key}'{nearest(key, known)} see its head")
+    return Ledger(ledger.get("claim", ()), ledger.get("any", ()))

@@ -48,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     "simulate": CORE | {"identity", "steady", "store", "metrics", "judge"},
     "selftest": CORE | {"steady", "judge", "simulate"},
     "doctor": PARENT | {"nvml"},
+    "claims": PARENT | {"metrics", "judge"},
     "diagnose": CORE | {"metrics", "judge"},
 }
 """Which parts of the package a part may import at module level, besides itself. `commands` may import all of them."""
@@ -82,6 +83,7 @@ NEVER: dict[str, set[str]] = {
     "report": {"torch", "harness.store", "harness.launch"},
     "simulate": {"torch"},
     "selftest": {"torch"},
+    "claims": {"torch", "pandas"},
     "commands": {"torch"},
 }  # fmt: skip
 """What a part never imports, inside functions neither."""

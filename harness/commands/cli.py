@@ -21,6 +21,7 @@ VERBS = {
     "judge": "print the verdicts of an experiment from its results",
     "report": "rebuild reports from results, measuring nothing",
     "list": "list workloads, treatments, experiments, metrics or stored runs",
+    "claims": "test what the articles claim, and write the ledger of verdicts",
     "doctor": "look at this machine and say what would disturb or prevent a measurement",
     "status": "show what is planned, done, failed and superseded",
     "diff": "name what differs between the environments of two runs",

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from harness.commands.common import (
+    describe_machine,
     json_option,
     open_store,
     plugin_options,
@@ -30,7 +31,7 @@ KINDS = ("workloads", "treatments", "experiments", "metrics", "claims", "runs")
 @json_option
 def command(kind: str, plugins: tuple[Path, ...], workload_file: tuple[Path, ...], results: Path, as_json: bool) -> int:
     """List one kind of thing as a table, or as JSON objects that have at least a name."""
-    plugged = registry(plugins, workload_file) if kind in ("workloads", "treatments") else None
+    plugged = registry(plugins, workload_file) if kind in ("workloads", "treatments", "claims") else None
     rows = _rows(kind, plugged, results)
     if as_json:
         click.echo(to_json(rows))
@@ -75,14 +76,21 @@ def _rows(kind: str, plugged: Registry | None, results: Path) -> list[dict[str, 
             metrics = importlib.import_module("harness.metrics").METRICS
             return [{"name": m.id, "unit": m.unit, "better": m.better, "summary": m.summary} for m in metrics.values()]
         case "claims":
-            from harness.config import load_claims
-
-            return [
-                {"name": claim["id"], "metric": claim.get("metric", ""), "statement": claim["statement"]}
-                for claim in load_claims()
-            ]
+            return _claims(plugged, results)
         case _:
             return _runs(results)
+
+
+def _claims(plugged: Registry | None, results: Path) -> list[dict[str, Any]]:
+    """Every claim with its status: planned, tested, or why it is neither."""
+    from harness.claims import plan_claims
+    from harness.commands.claims_command import as_row, judged_claims
+    from harness.config import load_ledger
+
+    assert plugged is not None
+    rows = map(as_row, judged_claims(plan_claims(load_ledger(), plugged, describe_machine()), results))
+    shown = ("name", "status", "verdict", "reason", "metric", "workload", "arm", "baseline", "statement")
+    return [{key: row[key] for key in shown} for row in rows]
 
 
 def _runs(results: Path) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from harness.judge.claims import JudgedClaim
 from harness.judge.types import Judgement
 from harness.record import Fact, TrialRecord
 from harness.report.data import Arrays, ReportContext, ReportData
@@ -19,6 +20,7 @@ from harness.report.format import doing
 from harness.report.panels import (
     answer,
     cells,
+    claims,
     comparisons,
     counts,
     environment,
@@ -69,16 +71,38 @@ def render(
     of the environment that measured last.
     """
     data = report_data(judgement, trials, windows, facts, samples, context)
+    panels = [each for each in (make(data) for make in PANELS) if each is not None]
+    return _page(title(data), data.context.generator, panels, main="comparisons")
+
+
+def render_claims(
+    rows: Sequence[JudgedClaim],
+    not_run: Sequence[tuple[str, str]],
+    hardware: str,
+    generator: str,
+    private_words: Sequence[str] = (),
+) -> str:
+    """The claims ledger as HTML, from verdicts alone: the same input gives the same bytes."""
+    door = Filter(private_words)
+    panels = claims.panels(door.clean(tuple(rows)), door.clean(tuple(not_run)))
+    return _page(
+        door.text(f"What the articles claim, and what was measured on {hardware}"), generator, panels, "claims"
+    )
+
+
+def _page(heading: str, generator: str, panels: Sequence[Panel], main: str) -> str:
+    """The panels as one offline file; `main` is the section that a reader can skip to."""
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    page = _templates().get_template("page.html")
-    return page.render(
+    template = _templates().get_template("page.html")
+    return template.render(
         # Our own file, not data: the only text that is not escaped.
         style=Markup(style),
         policy=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'",
-        title=title(data),
-        generator=data.context.generator,
-        panels=[each for each in (make(data) for make in PANELS) if each is not None],
+        title=heading,
+        generator=generator,
+        panels=panels,
+        main=main,
     )
 
 

@@ -19,7 +19,7 @@ from harness.report.format import capped
 
 Value = TypeVar("Value")
 
-LONG_TEXTS = frozenset({"stderr_tail", "spec_text", "command"})
+LONG_TEXTS = frozenset({"stderr_tail", "spec_text", "command", "as_written"})
 """Fields that may be as long as `LONGEST_TEXT`; any other is a name or a sentence."""
 LONGEST_NAME = 400
 LONGEST_TEXT = 20_000

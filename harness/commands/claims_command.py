@@ -1,0 +1,220 @@
+"""`harness claims`: tests what the articles say, experiment by experiment, and writes the ledger's report."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness import __version__
+from harness.claims import ClaimsPlan, judge_claims, plan_claims, share_of_budget
+from harness.commands.common import (
+    describe_machine,
+    json_option,
+    open_store,
+    options,
+    plugin_options,
+    print_table,
+    registry,
+    reports_option,
+    results_option,
+    to_json,
+)
+from harness.commands.exit_codes import Exit
+from harness.commands.measuring import measure_and_report, measuring_options
+from harness.config import load_ledger, parse_duration, parse_experiment
+from harness.judge.claims import ClaimWord, JudgedClaim
+from harness.spec import Experiment, UsageError
+
+if TYPE_CHECKING:
+    from harness.registry import Registry
+
+NotRun = list[tuple[str, str]]
+"""Names of experiments that were left out, with the reason."""
+
+
+@click.command("claims")
+@click.option("--article", envvar="ARTICLE", default="", help="one article only, e.g. 001 [ARTICLE]")
+@click.option("--ledger", type=click.Path(path_type=Path), help="another ledger of claims, written like ours")
+@click.option("--budget", envvar="BUDGET", default="150m", show_default=True, help="for all together [BUDGET]")
+@click.option("--preset", envvar="PRESET", default="", help="tiny, small or full [PRESET]")
+@click.option("--device", envvar="DEVICE", default="auto", help="auto, cpu or cuda [DEVICE]")
+@click.option("--max-blocks", envvar="MAX_BLOCKS", type=int, help="blocks at most [MAX_BLOCKS]")
+@click.option("--max-foreign-load", type=float, help="cores of other processes' work above which a block is dropped")
+@click.option("--max-steal", type=float, help="share of stolen CPU time above which a block is dropped")
+@click.option("--no-measure", is_flag=True, help="judge what is stored and write the report, measuring nothing")
+@plugin_options
+@results_option
+@reports_option
+@options(*measuring_options)
+@json_option
+def command(
+    article: str,
+    ledger: Path | None,
+    budget: str,
+    preset: str,
+    device: str,
+    max_blocks: int | None,
+    max_foreign_load: float | None,
+    max_steal: float | None,
+    no_measure: bool,
+    plugins: tuple[Path, ...],
+    workload_file: tuple[Path, ...],
+    results: Path,
+    reports: Path,
+    as_json: bool,
+    strict: bool,
+    **measuring: Any,
+) -> int:
+    """Test the claims of experiments/claims.toml here, as far as BUDGET reaches; run again to go on."""
+    plugged = registry(plugins, workload_file)
+    analysis = {"max_blocks": max_blocks, "max_foreign_cpu_share": max_foreign_load, "max_steal_share": max_steal}
+    plan = plan_claims(load_ledger(ledger), plugged, describe_machine(), device=device, preset=preset, article=article)
+    plan = _with_analysis(plan, {key: value for key, value in analysis.items() if value is not None})
+    seconds = parse_duration(budget)
+    not_run: NotRun = []
+    worst = 0
+    if not no_measure:
+        open_store(results, writable=True)
+        not_run, worst = _measure(plan, plugged, seconds, results=results, reports=reports, strict=False, **measuring)
+    rows = judged_claims(plan, results)
+    if as_json:
+        click.echo(to_json([as_row(row) for row in rows]))
+    else:
+        show(rows, not_run)
+    path = _write_report(rows, not_run, plan, reports, article)
+    click.echo(f"\nreport: {path}", err=as_json)
+    if strict and any(row.verdict.word is ClaimWord.CONTRADICTED for row in rows):
+        return Exit.CONTRADICTED
+    return worst
+
+
+def _with_analysis(plan: ClaimsPlan, wishes: dict[str, Any]) -> ClaimsPlan:
+    """The plan with the command line's limits in every experiment."""
+    experiments = [
+        dataclasses.replace(each, analysis=dataclasses.replace(each.analysis, **wishes)) for each in plan.experiments
+    ]
+    return dataclasses.replace(plan, experiments=tuple(experiments))
+
+
+# ------------------------------------------------------------------------------------------------ measuring
+
+
+def _measure(
+    plan: ClaimsPlan, plugged: Registry, budget: float, *, results: Path, **measuring: Any
+) -> tuple[NotRun, int]:
+    """Run the experiments in order while the budget lasts. Returns what was left out, and the worst exit code."""
+    waiting = [each for each in plan.experiments if not _is_decided(plan, each, results)]
+    needs = [_least_seconds(each, plugged, results) for each in waiting]
+    not_run, codes, ends = [], [0], time.monotonic() + budget
+    for index, experiment in enumerate(waiting):
+        share = share_of_budget(needs[index:], ends - time.monotonic())
+        if share is None:
+            not_run.append((experiment.name, f"budget: it needs about {needs[index] / 60:.0f} minutes"))
+            continue
+        click.echo(f"\n{experiment.name}: {share / 60:.1f} minutes of the budget", err=True)
+        analysis = dataclasses.replace(experiment.analysis, budget=f"{share:.0f}s")
+        timed = dataclasses.replace(experiment, analysis=analysis)
+        codes.append(measure_and_report(timed, plugged, results=results, **measuring))
+    return not_run, max(codes)
+
+
+def _least_seconds(experiment: Experiment, plugged: Registry, results: Path) -> float:
+    """What four blocks of it will take, from stored trials of its workload or assumed."""
+    from harness.commands.plan_command import described
+    from harness.plan import make_plan
+
+    return 60.0 * float(described(make_plan(experiment, plugged, describe_machine()), results)["minutes"]["least"])
+
+
+def _is_decided(plan: ClaimsPlan, experiment: Experiment, results: Path) -> bool:
+    """Whether the claims of an experiment have their verdicts already, so that time is better spent elsewhere."""
+    own = [row for row in judged_claims(plan, results) if row.experiment == experiment.name]
+    return bool(own) and all(row.verdict.word not in (ClaimWord.NOT_MEASURED, ClaimWord.INCONCLUSIVE) for row in own)
+
+
+# ------------------------------------------------------------------------------------------------ showing
+
+
+def judged_claims(plan: ClaimsPlan, results: Path) -> list[JudgedClaim]:
+    """The verdict on every claim from what is stored; with no results yet, what is planned."""
+    from harness.commands.judge_command import judge_stored
+
+    if not results.is_dir():
+        return judge_claims(plan, {}, _nothing_stored)
+    store = open_store(results)
+    stored = {spec_id: parse_experiment(text, spec_id) for spec_id, text in store.specs().items()}
+    return judge_claims(plan, stored, lambda spec_id: judge_stored(spec_id, store))
+
+
+def _nothing_stored(spec_id: str) -> Any:
+    raise AssertionError(f"{spec_id} is not stored")
+
+
+def as_row(row: JudgedClaim) -> dict[str, Any]:
+    """A claim as `--json` prints it."""
+    verdict = row.verdict
+    return {
+        "name": row.claim.id,
+        "status": row.status,
+        "verdict": str(verdict.word),
+        "reason": verdict.reason,
+        "metric": verdict.metric or row.claim.metric,
+        "claimed": None if verdict.claimed is None else list(verdict.claimed),
+        "change": verdict.change,
+        "low": verdict.low,
+        "high": verdict.high,
+        "blocks": verdict.blocks,
+        "workload": row.workload,
+        "arm": row.arm,
+        "baseline": row.baseline,
+        "experiment": row.experiment,
+        "spec_id": row.spec_id,
+        "statement": row.claim.statement,
+        "as_written": row.claim.as_written,
+    }
+
+
+def show(rows: list[JudgedClaim], not_run: NotRun) -> None:
+    """The ledger as a table, and what the budget did not reach."""
+    from harness.report.panels.claims import claimed_text, measured_text
+
+    print_table(
+        "Claims",
+        ("claim", "workload", "arm", "claimed", "measured", "verdict", "why"),
+        [
+            (
+                row.claim.id,
+                row.workload,
+                row.arm or ("(plain)" if row.workload else ""),
+                claimed_text(row),
+                measured_text(row.verdict),
+                str(row.verdict.word).upper(),
+                row.verdict.reason,
+            )
+            for row in rows
+        ],
+    )
+    for name, reason in not_run:
+        click.echo(f"not run: {name}: {reason}")
+
+
+def _write_report(rows: list[JudgedClaim], not_run: NotRun, plan: ClaimsPlan, reports: Path, article: str) -> Path:
+    from harness.commands.report_command import private_words
+    from harness.report.page import render_claims
+
+    path = reports / f"claims{'_' + article if article else ''}.html"
+    machine = describe_machine()
+    where = machine.gpus[0].name if plan.device == "cuda" else machine.cpu_model or "this CPU"
+    html = render_claims(rows, not_run, where, f"harness {__version__}", private_words())
+    try:
+        reports.mkdir(parents=True, exist_ok=True)
+        path.write_text(html, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the report {path}: {error.strerror}; give another folder with REPORTS=..."
+        ) from error
+    return path
