@@ -1,0 +1,115 @@
+"""The whole command with trials that hang: they end, the rest is measured, and nothing of theirs is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import psutil
+
+from harness.record import Outcome
+from harness.store import Store
+from tests.helpers import OWN_LOCKS
+
+PLUGINS = Path(__file__).parents[1] / "plugins"
+
+
+def bench(results: Path, treatments: str, *more: str) -> subprocess.Popen[str]:
+    """The command in a process of its own, below which everything it starts is to be found."""
+    argv = [
+        "bench", "ticking", "--plugins", str(PLUGINS), "--preset", "tiny", "--device", "cpu", "--input", "resident",
+        "--max-foreign-load", "64", "--max-steal", "1", "--treatments", treatments, *more,
+    ]  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-c", OWN_LOCKS, *argv], cwd=results.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+
+
+def trial_processes(results: Path) -> list[psutil.Process]:
+    """What runs anywhere on the machine in a trial's work folder, daemons without a parent included."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.readlink(f"/proc/{process.pid}/cwd").startswith(str(results)) and process.is_running():
+                found.append(process)
+        except (OSError, psutil.Error):
+            continue
+    return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def wait_until(reached: Callable[[], bool], command: subprocess.Popen[str] | None = None, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, "it did not come so far"
+        assert command is None or command.poll() is None, command.communicate()
+        time.sleep(0.05)
+
+
+def test_trials_that_hang_end_and_the_others_get_their_verdict(results: Path):
+    arms = "misbehaves(how=stubborn) misbehaves(how=daemon) slowdown(percent=60)"
+    command = bench(results, arms, "--trial-timeout", "3s", "--max-blocks", "4")
+    out, err = command.communicate(timeout=120)
+    assert command.returncode == 1, err
+    assert "slowdown(percent=60.0)" in out
+    assert "SLOWER" in out
+    records = Store(results).trials()
+    hung = [record for record in records if record.outcome is Outcome.TIMED_OUT]
+    assert {record.arm for record in hung} == {"misbehaves(how=daemon)", "misbehaves(how=stubborn)"}
+    assert {record.reason for record in hung} == {"timed out in first step after 3 s, the limit of a whole trial"}
+    assert all(record.outcome is Outcome.OK for record in records if record not in hung)
+    assert trial_processes(results) == []
+
+
+HANGING_RANKS = "in_ranks(count=2)+misbehaves(how=stubborn)"
+
+
+def hanging_ranks(results: Path, command: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Wait until both ranks of a launch hang, and ignore SIGTERM; torchrun's process, and then the ranks'."""
+
+    def both_hang() -> bool:
+        said = [path.read_text() for path in (results / ".work").glob("*/phase.rank*")]
+        return said == ["first step", "first step"]
+
+    wait_until(both_hang, command)
+    time.sleep(0.2)  # for the step to begin
+    below = psutil.Process(command.pid).children(recursive=True)
+    return [each for each in below if "harness.child" in " ".join(each.cmdline())]
+
+
+def all_are_gone(processes: Iterable[psutil.Process]) -> bool:
+    return all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in processes)
+
+
+def test_ranks_die_with_their_launcher_and_a_signal_ends_them_all(results: Path):
+    command = bench(results, HANGING_RANKS)
+    launcher, *ranks = hanging_ranks(results, command)
+    assert len(ranks) == 2
+    command.send_signal(signal.SIGSTOP)  # so that it is not this process that ends them
+    launcher.kill()
+    wait_until(lambda: all_are_gone([launcher, *ranks]), seconds=5)
+    command.send_signal(signal.SIGCONT)
+    wait_until(lambda: any(record.outcome is not Outcome.OK for record in Store(results).trials()), command)
+    (record,) = [record for record in Store(results).trials() if record.outcome is not Outcome.OK]
+    assert (record.outcome, record.reason) == (Outcome.CRASHED, "it was killed by SIGKILL in first step")
+    hanging_ranks(results, command)  # a crash is tried again
+    command.send_signal(signal.SIGINT)
+    asked = time.monotonic()
+    _, err = command.communicate(timeout=20)
+    assert time.monotonic() - asked < 5
+    assert command.returncode == 130
+    assert "Run the same command to go on" in err
+    assert trial_processes(results) == []
+
+
+def test_ranks_die_with_the_command(results: Path):
+    command = bench(results, HANGING_RANKS)
+    hanging_ranks(results, command)
+    command.kill()
+    command.wait()
+    wait_until(lambda: trial_processes(results) == [], seconds=5)
