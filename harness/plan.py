@@ -259,13 +259,15 @@ def unmet_by_arm(
         missing = sorted({stage.acts_on for stage in STAGES if stage.name in treatment.hooks} - workload.has)
         if missing:
             return f"{use.name} acts on a torch workload's {missing[-1]}; {workload.name} has none"
-        requires = (
-            treatment.requires_for(**full_params(use, treatment)) if treatment.requires_for else treatment.requires
-        )
-        reason = unmet(requires, workload, place, device, machine, arm)
+        reason = unmet(requires_of(treatment, use), workload, place, device, machine, arm)
         if reason:
             return f"{use.name} {reason}"
     return None
+
+
+def requires_of(treatment: Treatment, use: Use) -> Requires:
+    """What a treatment needs with these parameters."""
+    return treatment.requires_for(**full_params(use, treatment)) if treatment.requires_for else treatment.requires
 
 
 def unmet(requires: Requires, workload: Workload, place: Place, device: str, machine: Machine, arm: Arm) -> str | None:

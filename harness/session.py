@@ -422,11 +422,7 @@ class Session:
         )
 
     def _process_change(self, arm: str) -> ProcessChange:
-        change = ProcessChange()
-        for treatment, use in self._treatments(self._arm(arm).uses):
-            if "process" in treatment.hooks:
-                change = treatment.hooks["process"](change, self.machine, **full_params(use, treatment))
-        return change
+        return process_change(self._arm(arm), self.registry, self.machine)
 
     def _arm(self, text: str) -> Arm:
         """An arm of the plan, or the plain one, which numerics are compared with also where it is not measured."""
@@ -472,6 +468,16 @@ class Session:
             and json.loads(record.params_json) == dict(place.params)
             and (record.data_digest in ("", self.data[place].digest) if place in self.data else True)
         )
+
+
+def process_change(arm: Arm, registry: Registry, machine: Machine) -> ProcessChange:
+    """How the processes of an arm are to be started."""
+    change = ProcessChange()
+    for use in arm.uses:
+        treatment = registry.treatments[use.name]
+        if "process" in treatment.hooks:
+            change = treatment.hooks["process"](change, machine, **full_params(use, treatment))
+    return change
 
 
 def session_ids(plan: Plan, machine: Machine, environment_id: str) -> SessionIds:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness import device_lock
-from harness.device_lock import hold_device
+from harness.device_lock import hold_devices
 from harness.spec import UsageError
 
 
@@ -19,7 +19,7 @@ def holder(folder: Path, device: str) -> int:
     ready, told = os.pipe()
     pid = os.fork()
     if pid == 0:
-        with hold_device(device, folder=folder):
+        with hold_devices([device], folder=folder):
             os.write(told, b"1")
             time.sleep(60)
         os._exit(0)
@@ -31,14 +31,14 @@ def test_a_second_session_is_refused_in_words_until_the_first_is_dead(tmp_path: 
     pid = holder(tmp_path, "GPU-a")
     try:
         refusal = rf"GPU GPU-a is being measured already, by process {pid}, since 20\d\d-"
-        with pytest.raises(UsageError, match=refusal), hold_device("GPU-a", folder=tmp_path):
+        with pytest.raises(UsageError, match=refusal), hold_devices(["GPU-a"], folder=tmp_path):
             pass
-        with hold_device("GPU-b", folder=tmp_path), hold_device("cpu", folder=tmp_path):
+        with hold_devices(["GPU-b", "cpu"], folder=tmp_path):
             pass  # other devices are free
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    with hold_device("GPU-a", folder=tmp_path):
+    with hold_devices(["GPU-a"], folder=tmp_path):
         pass
 
 
@@ -48,24 +48,39 @@ def test_a_session_may_wait_for_the_device(tmp_path: Path) -> None:
         time.sleep(0.3)
         os.kill(pid, signal.SIGKILL)
         os._exit(0)
+    told: list[str] = []
     started = time.monotonic()
-    with hold_device("cpu", wait_s=20, folder=tmp_path):
+    with hold_devices(["cpu"], wait_s=20, folder=tmp_path, tell=told.append):
         assert 0.1 < time.monotonic() - started < 15
+    assert told == [f"waiting: the CPU is being measured already, by process {pid}, since {told[0][-25:]}"]
     os.waitpid(pid, 0)
     os.wait()
 
 
+def test_waiting_for_a_second_device_lets_go_of_the_first(tmp_path: Path) -> None:
+    pid = holder(tmp_path, "GPU-b")
+    try:
+        two = hold_devices(["GPU-b", "GPU-a"], wait_s=0.1, folder=tmp_path)
+        with pytest.raises(UsageError, match="GPU GPU-b is being measured"), two:
+            pass
+        with hold_devices(["GPU-a"], folder=tmp_path):
+            pass
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 def test_a_holder_that_left_no_note_is_still_refused(tmp_path: Path) -> None:
-    with hold_device("cpu", folder=tmp_path):
+    with hold_devices(["cpu"], folder=tmp_path):
         (tmp_path / "cpu.json").write_text("{broken")
         assert "another process" in device_lock.refusal("cpu", tmp_path / "cpu.json")
         assert device_lock.refusal("cpu", tmp_path / "missing.json").startswith("the CPU is being measured already")
 
 
 def test_the_lock_is_let_go_after_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="in the session"), hold_device("cpu", folder=tmp_path):
+    with pytest.raises(ValueError, match="in the session"), hold_devices(["cpu"], folder=tmp_path):
         raise ValueError("in the session")
-    with hold_device("cpu", folder=tmp_path):
+    with hold_devices(["cpu"], folder=tmp_path):
         pass
 
 

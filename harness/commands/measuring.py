@@ -13,7 +13,7 @@ from harness import identity
 from harness.commands.common import describe_machine, open_store
 from harness.commands.exit_codes import Exit
 from harness.config import experiment_toml, parse_duration
-from harness.plan import Plan, make_plan
+from harness.plan import Plan, make_plan, requires_of
 from harness.spec import Experiment, UsageError
 from harness.worktree import describe_tree
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 measuring_options = [
     click.option("--trial-timeout", default="30m", show_default=True, help="time after which a single trial is killed"),
+    click.option("--wait", default="0", show_default=True,
+                 help="how long to wait for a device that another session measures, e.g. 2h"),
     click.option("--on-bad-item", type=click.Choice(["fatal", "skip"]), default="fatal", show_default=True,
                  help="what to do with an unreadable file in your data"),
     click.option("--new-session", is_flag=True, help="measure again instead of going on after what is stored"),
@@ -40,6 +42,7 @@ def measure_and_report(
     results: Path,
     reports: Path,
     trial_timeout: str,
+    wait: str,
     on_bad_item: str,
     new_session: bool,
     keep_work: bool,
@@ -47,7 +50,7 @@ def measure_and_report(
 ) -> int:
     """The main job. Returns the exit code."""
     from harness.commands.progress import TerminalProgress
-    from harness.device_lock import hold_device
+    from harness.device_lock import hold_devices
     from harness.launch import LocalExecutor
     from harness.session import Options, Session, session_ids
     from harness.store import compact
@@ -59,8 +62,8 @@ def measure_and_report(
     store = open_store(results, writable=True)
     spec_id = identity.spec_id(plan.experiment)
     progress = TerminalProgress(sys.stderr)
-    gpu = machine.gpus[0].uuid if plan.device == "cuda" else ""
-    with hold_device(gpu or "cpu"):
+    gpus = tuple(gpu.uuid for gpu in machine.gpus[: gpus_used(plan, registry, machine)])
+    with hold_devices(gpus or ["cpu"], parse_duration(wait), tell=progress.note):
         store.write_spec(spec_id, experiment_toml(plan.experiment))
         ids = session_ids(plan, machine, store.write_environment(all_facts(plan, registry, machine)))
         session = Session(
@@ -69,7 +72,7 @@ def measure_and_report(
             machine=machine,
             store=store,
             executor=LocalExecutor(
-                watch=lambda trial_id, pid: Sampler(trial_id, pid, gpu_uuids=(gpu,) if gpu else ()), keep_work=keep_work
+                watch=lambda trial_id, pid: Sampler(trial_id, pid, gpu_uuids=gpus), keep_work=keep_work
             ),
             progress=progress,
             options=Options(
@@ -94,6 +97,19 @@ def measure_and_report(
         compact(store)
     progress.close()
     return conclude(result, store, spec_id, reports, strict)
+
+
+def gpus_used(plan: Plan, registry: Registry, machine: Machine) -> int:
+    """How many of the machine's GPUs, the first ones, the arm takes that takes the most."""
+    from harness.session import process_change
+
+    if plan.device == "cpu":
+        return 0
+    needs = [1]
+    for arm in plan.arms.values():
+        needs.append(process_change(arm, registry, machine).ranks)
+        needs += [requires_of(registry.treatments[use.name], use).gpus for use in arm.uses]
+    return max(needs)
 
 
 def all_facts(plan: Plan, registry: Registry, machine: Machine) -> list[Fact]:

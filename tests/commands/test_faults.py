@@ -7,28 +7,35 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import psutil
 
 from harness.record import Outcome
-from harness.store import Store
+from harness.store import Store, verify
 from tests.helpers import OWN_LOCKS
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
 
 
-def bench(results: Path, treatments: str, *more: str) -> subprocess.Popen[str]:
-    """The command in a process of its own, below which everything it starts is to be found."""
+def bench(results: Path, treatments: str, *more: str, locks: Path | None = None) -> subprocess.Popen[str]:
+    """The command in a process of its own, below which everything it starts is to be found.
+
+    `locks` is the folder of its device's lock.
+    """
     argv = [
         "bench", "ticking", "--plugins", str(PLUGINS), "--preset", "tiny", "--device", "cpu", "--input", "resident",
         "--max-foreign-load", "64", "--max-steal", "1", "--treatments", treatments, *more,
     ]  # fmt: skip
     return subprocess.Popen(
-        [sys.executable, "-c", OWN_LOCKS, *argv], cwd=results.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-c", OWN_LOCKS, *argv],
+        cwd=locks or results.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-    )  # fmt: skip
+    )
 
 
 def trial_processes(results: Path) -> list[psutil.Process]:
@@ -113,3 +120,42 @@ def test_ranks_die_with_the_command(results: Path):
     command.kill()
     command.wait()
     wait_until(lambda: trial_processes(results) == [], seconds=5)
+
+
+SLOWER = ("slowdown(percent=60)", "--max-blocks", "4")
+
+
+def test_sessions_on_different_devices_share_a_folder(results: Path, tmp_path: Path):
+    """Two of the same experiment at once."""
+    devices = [tmp_path / "one", tmp_path / "other"]
+    for device in devices:
+        device.mkdir()
+    commands = [bench(results, *SLOWER, locks=device) for device in devices]
+    for command in commands:
+        _, err = command.communicate(timeout=120)
+        assert command.returncode == 0, err
+    records = Store(results).trials()
+    assert {record.outcome for record in records} == {Outcome.OK}
+    blocks = Counter((record.session_id, record.block_index) for record in records if record.block_index is not None)
+    assert len({session for session, _ in blocks}) == 2
+    assert set(blocks.values()) == {2}
+    assert verify(results) == []
+    again = bench(results, *SLOWER)
+    again.communicate(timeout=120)
+    assert Store(results).trials() == records
+
+
+def test_a_second_session_on_a_device_is_refused_or_waits(results: Path):
+    first = bench(results, *SLOWER)
+    wait_until(lambda: len(list((results / "trials").glob("[!.]*.parquet"))) > 1, first)
+    refused = bench(results, *SLOWER)
+    _, err = refused.communicate(timeout=60)
+    assert refused.returncode == 2
+    assert f"error: the CPU is being measured already, by process {first.pid}, since" in err
+    waiting = bench(results, *SLOWER, "--wait", "2m")
+    _, err = waiting.communicate(timeout=120)
+    assert waiting.returncode == 0, err
+    assert f"waiting: the CPU is being measured already, by process {first.pid}" in err
+    first.communicate(timeout=60)
+    assert first.returncode == 0
+    assert len({record.session_id for record in Store(results).trials()}) == 1  # nothing was left to do
