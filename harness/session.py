@@ -329,9 +329,11 @@ class Session:
     def _declare(self, record: TrialRecord) -> None:
         """Write down what the arm's treatments alter on purpose, and what they promise of the results."""
         traits = self.registry.workload(record.workload).traits
-        treatments = [treatment for treatment, _ in self._treatments(self._arm(record.arm).uses)]
-        record.declared_changes_json = to_json(sorted({change for each in treatments for change in each.changes}))
-        record.declared_numerics = numerics.weakest([each.numerics(traits) for each in treatments])
+        pairs = self._treatments(self._arm(record.arm).uses)
+        record.declared_changes_json = to_json(sorted({change for each, _ in pairs for change in each.changes}))
+        record.declared_numerics = numerics.weakest(
+            [each.promise(traits, full_params(use, each)) for each, use in pairs]
+        )
 
     def _mark_if_disturbed(self, record: TrialRecord) -> None:
         """Mark a timed trial that something else on the machine got in the way of. Never looks at its times."""

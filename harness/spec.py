@@ -315,6 +315,8 @@ class Treatment:
     """The bottlenecks it is meant to relieve: compute, memory, loader, launch, communication, host."""
     numerics: Callable[[frozenset[str]], Numerics] = lambda traits: "close"
     """The workload's traits -> how far results may move."""
+    numerics_for: Callable[..., Numerics] | None = None
+    """numerics_for(traits, **params) -> the same, where it depends on the parameters."""
     conflicts: Callable[[Params, Mapping[str, Params]], str | None] | None = None
     """(own parameters, the others' by name) -> a reason in words, where stages and resources do not say it."""
     before: bool = False
@@ -323,6 +325,10 @@ class Treatment:
     def __post_init__(self) -> None:
         unknown = set(self.hooks) - set(STAGE_NAMES)
         assert not unknown, f"treatment {self.name}: no stage named {sorted(unknown)}"
+
+    def promise(self, traits: frozenset[str], params: Params) -> Numerics:
+        """How far it may move the results of a workload with these traits; `params` are complete."""
+        return self.numerics_for(traits, **params) if self.numerics_for else self.numerics(traits)
 
 
 # ------------------------------------------------------------------------------------------------ workloads

@@ -9,29 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.spec import NoEffect, NotApplicable, Numerics, Param, Proof, Requires, Treatment
+from harness.spec import NoEffect, Numerics, Param, Proof, Requires, Treatment
+from harness.treatments._splitting import pieces
 
 
 def split(whole: Any, bench: Any, parts: int) -> Any:
     """batch -> its parts along the first dimension of every tensor."""
-    import torch
-
-    def pieces(value: Any) -> list[Any]:
-        if isinstance(value, torch.Tensor):
-            size = value.shape[0] if value.dim() else 0
-            if size < parts:
-                raise NotApplicable(f"a batch of {size} cannot be split into {parts} parts")
-            if size % parts:
-                raise NotApplicable(f"a batch of {size} cannot be split into {parts} equal parts")
-            return list(value.split(size // parts))
-        if isinstance(value, dict):
-            split_items = {key: pieces(item) for key, item in value.items()}
-            return [{key: items[index] for key, items in split_items.items()} for index in range(parts)]
-        if isinstance(value, tuple | list):
-            return [type(value)(items) for items in zip(*map(pieces, value), strict=True)]
-        return [value] * parts
-
-    return pieces
+    return lambda batch: pieces(batch, parts)
 
 
 def proof(bench: Any, snapshot: Any, trace: Any, parts: int) -> dict[str, Any]:
