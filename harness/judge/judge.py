@@ -100,14 +100,13 @@ def _controlled(contrast: Contrast, comparison: Comparison, controls: Mapping[Pl
 def _with_numerics(
     experiment: Experiment, records: Sequence[TrialRecord], comparisons: Sequence[Comparison]
 ) -> list[Comparison]:
-    """The comparisons, each with a note on what its arm's numerics trial found."""
+    """Each comparison with a note on what its arm's numerics trial found, where that is not its reason already."""
     found = numerics.notes(records)
+    withheld = {(r.workload, r.arm) for r in records if r.outcome is Outcome.WRONG_NUMERICS}
     if not experiment.numerics:
         found = {(each.workload, each.arm): "numerics not checked: switched off" for each in comparisons}
-    return [
-        replace(each, notes=(*each.notes, note)) if (note := found.get((each.workload, each.arm))) else each
-        for each in comparisons
-    ]
+    noted = {key: (note,) for key, note in found.items() if key not in withheld}
+    return [replace(each, notes=each.notes + noted.get((each.workload, each.arm), ())) for each in comparisons]
 
 
 # ------------------------------------------------------------------------------------------------ threats

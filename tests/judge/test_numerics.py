@@ -89,6 +89,7 @@ def test_comparisons_say_what_was_found() -> None:
     run.trial("", None, None, **kept, numerics_json=json.dumps(EXACT))
     run.trial("x", None, None, **kept, numerics_json=json.dumps(followed(*[2.0] * 6)))
     run.trial("y", None, None, **kept, outcome=Outcome.CRASHED, reason="boom")
-    assert any("numerics (close): double precision by 0 at step" in note for note in run.verdict("x").notes)
+    said = "numerics (close): differs from double precision by 0 at step 1, "
+    assert any(said in note for note in run.verdict("x").notes)
     assert any("numerics not checked: crashed: boom" in note for note in run.verdict("y").notes)
     assert not any("numerics" in note for note in run.verdict("z").notes)

@@ -83,7 +83,7 @@ def _tables(data: ReportData) -> tuple[Table, ...]:
     return (
         table(
             f"Trials and skips without a number{note}",
-            "treatment | workload | block | outcome | why",
+            "treatment | workload | in block | outcome | why",
             [_failure(each) for each in shown],
             style="wordy",
         ),
@@ -92,13 +92,19 @@ def _tables(data: ReportData) -> tuple[Table, ...]:
 
 def _failure(trial: TrialRecord) -> tuple[str | Cell, ...]:
     """One trial without a number; the end of its error output stands under the reason."""
-    skipped = trial.block_index is None
     tone = "absent" if trial.outcome in (Outcome.NOT_APPLICABLE, Outcome.CANCELLED, Outcome.DISTURBED) else "error"
     tail = "\n".join(trial.stderr_tail.strip().splitlines()[-6:])
     return (
         arm_name(trial.arm),
         trial.workload,
-        "none" if skipped else str((trial.block_index or 0) + 1),
+        _when(trial),
         Cell(outcome_text(trial.outcome), style=tone),
         Cell(trial.reason or "no reason is recorded", tail),
     )
+
+
+def _when(trial: TrialRecord) -> str:
+    """The block of a trial; what it was for, where it came before the first block."""
+    if trial.block_index is not None:
+        return str(trial.block_index + 1)
+    return "left out" if trial.is_skip else f"none: {trial.kind}"
