@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +45,7 @@ class PlannedClaim:
 
 @dataclass(frozen=True)
 class ClaimsPlan:
-    """Every claim with its fate, and the experiments that test those which can be, the most telling a minute first."""
+    """Every claim with its fate, and the experiments that test those which can be."""
 
     rows: tuple[PlannedClaim, ...]
     experiments: tuple[Experiment, ...]
@@ -52,6 +53,10 @@ class ClaimsPlan:
 
     def rows_of(self, experiment: Experiment) -> list[PlannedClaim]:
         return [row for row in self.rows if row.experiment == experiment.name]
+
+    def part_of(self, experiment: Experiment) -> ClaimsPlan:
+        """The claims that this experiment tests."""
+        return replace(self, rows=tuple(self.rows_of(experiment)), experiments=(experiment,))
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ def plan_claims(
         rows.append(row)
         if experiment is not None:
             questions += [experiment, *beside]
-    return ClaimsPlan(tuple(rows), tuple(_most_telling_first(_joined(questions), rows)), device)
+    return ClaimsPlan(tuple(rows), tuple(_joined(questions)), device)
 
 
 def _variants(claim: Claim) -> Iterator[Claim]:
@@ -258,26 +263,31 @@ def _joined(experiments: Iterable[Experiment]) -> list[Experiment]:
     return list(joined.values())
 
 
-def _most_telling_first(experiments: Iterable[Experiment], rows: Sequence[PlannedClaim]) -> list[Experiment]:
-    """Those first that give verdicts, and among them those that give most for each arm measured."""
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What could be measured next: an experiment, until each of its arms has so many blocks."""
 
-    def rank(experiment: Experiment) -> tuple[bool, float]:
-        own = [row.claim for row in rows if row.experiment == experiment.name]
-        analogues = all(claim.scope == "cuda" and experiment.device != "cuda" for claim in own)
-        return analogues, -len(own) / (1 + len(experiment.arms))
+    experiment: str
+    blocks: int
+    seconds: float
+    """About how long that takes."""
+    claims: int
+    """How many claims wait for it."""
+    analogue: bool = False
+    """Whether none of them can get a verdict on this device."""
 
-    return sorted(experiments, key=rank)
 
+def next_turn(turns: Iterable[Turn], left: float) -> Turn | None:
+    """The turn to take with so many seconds left; None where none fits.
 
-def share_of_budget(needs: Sequence[float], left: float) -> float | None:
-    """Seconds for the first of the experiments that wait: what it needs at least, and its part of what is to spare.
-
-    None where its need does not fit into what is left.
+    All are brought to their first look before any to its second; verdicts come before analogues, and then what settles
+    most claims a minute.
     """
-    need, all_need = needs[0], sum(needs)
-    if need > left:
-        return None
-    return need + max(0.0, left - all_need) * (need / all_need if all_need else 1.0)
+
+    def rank(turn: Turn) -> tuple[int, bool, float]:
+        return turn.blocks, turn.analogue, turn.seconds / turn.claims if turn.claims else math.inf
+
+    return min((turn for turn in turns if turn.seconds <= left), key=rank, default=None)
 
 
 # ------------------------------------------------------------------------------------------------ verdicts

@@ -7,6 +7,7 @@ and goes on after them.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,8 @@ class Options:
     cache: Path
     data_source: Path | None = None
     budget_s: float | None = None
+    blocks: int = 0
+    """Leave an arm alone from so many blocks on, though it is undecided: others are to have their turn first."""
     trial_timeout_s: float = 1800.0
     on_bad_item: str = "fatal"
     new_session: bool = False
@@ -276,7 +279,9 @@ class Session:
 
     def _undecided(self, place: Place) -> list[str]:
         own = self.session_id if self.options.new_session else ""
-        final = {c.arm for c in self.judge(own).comparisons if c.primary and c.final and self._is_place(c, place)}
+        enough = self.options.blocks or math.inf
+        mine = [c for c in self.judge(own).comparisons if c.primary and self._is_place(c, place)]
+        final = {c.arm for c in mine if c.final or c.blocks >= enough}
         return [arm for arm in self._active(place) if arm not in final]
 
     def _is_place(self, comparison: Any, place: Place) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness import identity
-from harness.claims import judge_claims, plan_claims, share_of_budget
+from harness.claims import Turn, judge_claims, next_turn, plan_claims
 from harness.commands.cli import main
 from harness.config import Ledger, experiment_toml, load_ledger, parse_experiment
 from harness.judge import judge
@@ -98,9 +98,9 @@ def test_a_feature_of_the_harness_that_is_there_is_no_obstacle() -> None:
     assert (row.obstacle, row.experiment, row.note) == ("", "", "a feature of the harness: doctor")
 
 
-def test_analogues_come_last_and_apart() -> None:
+def test_analogues_stand_apart() -> None:
     plan = planned(claim("1-a", scope="cuda"), claim("1-b", treatments=("beta",)))
-    assert [each.arms for each in plan.experiments] == [("beta",), ("alpha",)]
+    assert [each.arms for each in plan.experiments] == [("alpha",), ("beta",)]
 
 
 def test_alternatives_are_measured_beside_the_claim_where_they_can_be() -> None:
@@ -117,11 +117,26 @@ def test_one_article_is_a_part_and_an_unknown_one_is_refused() -> None:
         planned(claim("1-a"), article="3")
 
 
-def test_every_experiment_gets_what_it_needs_and_its_part_of_what_is_to_spare() -> None:
-    assert share_of_budget([60, 120, 20], 400) == 60 + 200 * 0.3
-    assert share_of_budget([60, 120, 20], 200) == 60
-    assert share_of_budget([60, 120, 20], 100) == 60  # the last ones then do without
-    assert share_of_budget([60], 59) is None
+def turn(name: str, blocks: int = 4, seconds: float = 60, claims: int = 1, analogue: bool = False) -> Turn:
+    return Turn(experiment=name, blocks=blocks, seconds=seconds, claims=claims, analogue=analogue)
+
+
+@pytest.mark.parametrize(
+    ("turns", "left", "taken"),
+    [
+        ([turn("slow", seconds=90), turn("quick")], 100, "quick"),
+        ([turn("one", seconds=30), turn("many", claims=3)], 100, "many"),  # most claims a minute
+        ([turn("second look", blocks=6, seconds=10), turn("first look")], 100, "first look"),
+        ([turn("analogue", seconds=10, analogue=True), turn("verdict")], 100, "verdict"),
+        ([turn("beside", seconds=10, claims=0), turn("claim")], 100, "claim"),
+        ([turn("first look", seconds=200), turn("second look", blocks=6)], 100, "second look"),  # what fits
+        ([turn("too long")], 50, None),
+        ([], 50, None),
+    ],
+)
+def test_the_turn_that_settles_most_claims_a_minute_is_next(turns: list[Turn], left: float, taken: str | None) -> None:
+    found = next_turn(turns, left)
+    assert (found.experiment if found else None) == taken
 
 
 # ------------------------------------------------------------------------------------------------ our own ledger

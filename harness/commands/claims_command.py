@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import time
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from harness import __version__
-from harness.claims import ClaimsPlan, judge_claims, plan_claims, share_of_budget
+from harness.claims import ClaimsPlan, judge_claims, plan_claims
+from harness.commands.claims_measuring import Campaign, left_over
 from harness.commands.common import (
     describe_machine,
     json_option,
@@ -24,13 +25,11 @@ from harness.commands.common import (
     to_json,
 )
 from harness.commands.exit_codes import Exit
-from harness.commands.measuring import measure_and_report, measuring_options
+from harness.commands.measuring import measuring_options
+from harness.commands.report_command import private_words, write_report
 from harness.config import load_ledger, parse_duration, parse_experiment
 from harness.judge.claims import ClaimWord, JudgedClaim
-from harness.spec import Experiment, UsageError
-
-if TYPE_CHECKING:
-    from harness.registry import Registry
+from harness.spec import UsageError
 
 NotRun = list[tuple[str, str]]
 """Names of experiments that were left out, with the reason."""
@@ -67,20 +66,23 @@ def command(
     reports: Path,
     as_json: bool,
     strict: bool,
-    **measuring: Any,
+    **how: Any,
 ) -> int:
     """Test the claims of experiments/claims.toml here, as far as BUDGET reaches; run again to go on."""
     plugged = registry(plugins, workload_file)
     analysis = {"max_blocks": max_blocks, "max_foreign_cpu_share": max_foreign_load, "max_steal_share": max_steal}
     plan = plan_claims(load_ledger(ledger), plugged, describe_machine(), device=device, preset=preset, article=article)
     plan = _with_analysis(plan, {key: value for key, value in analysis.items() if value is not None})
-    seconds = parse_duration(budget)
+    rows = judged_claims(plan, results)
     not_run: NotRun = []
-    worst = 0
+    code = 0
     if not no_measure:
         open_store(results, writable=True)
-        not_run, worst = _measure(plan, plugged, seconds, results=results, reports=reports, strict=False, **measuring)
-    rows = judged_claims(plan, results)
+        campaign = Campaign(plan, plugged, results, parse_duration(budget), how)
+        not_run = left_over(campaign.run(rows))
+        for spec_id in campaign.measured.values():
+            write_report(open_store(results), spec_id, reports)
+        rows, code = judged_claims(plan, results), campaign.exit_code
     if as_json:
         click.echo(to_json([as_row(row) for row in rows]))
     else:
@@ -89,7 +91,7 @@ def command(
     click.echo(f"\nreport: {path}", err=as_json)
     if strict and any(row.verdict.word is ClaimWord.CONTRADICTED for row in rows):
         return Exit.CONTRADICTED
-    return worst
+    return code
 
 
 def _with_analysis(plan: ClaimsPlan, wishes: dict[str, Any]) -> ClaimsPlan:
@@ -98,42 +100,6 @@ def _with_analysis(plan: ClaimsPlan, wishes: dict[str, Any]) -> ClaimsPlan:
         dataclasses.replace(each, analysis=dataclasses.replace(each.analysis, **wishes)) for each in plan.experiments
     ]
     return dataclasses.replace(plan, experiments=tuple(experiments))
-
-
-# ------------------------------------------------------------------------------------------------ measuring
-
-
-def _measure(
-    plan: ClaimsPlan, plugged: Registry, budget: float, *, results: Path, **measuring: Any
-) -> tuple[NotRun, int]:
-    """Run the experiments in order while the budget lasts. Returns what was left out, and the worst exit code."""
-    waiting = [each for each in plan.experiments if not _is_decided(plan, each, results)]
-    needs = [_least_seconds(each, plugged, results) for each in waiting]
-    not_run, codes, ends = [], [0], time.monotonic() + budget
-    for index, experiment in enumerate(waiting):
-        share = share_of_budget(needs[index:], ends - time.monotonic())
-        if share is None:
-            not_run.append((experiment.name, f"budget: it needs about {needs[index] / 60:.0f} minutes"))
-            continue
-        click.echo(f"\n{experiment.name}: {share / 60:.1f} minutes of the budget", err=True)
-        analysis = dataclasses.replace(experiment.analysis, budget=f"{share:.0f}s")
-        timed = dataclasses.replace(experiment, analysis=analysis)
-        codes.append(measure_and_report(timed, plugged, results=results, **measuring))
-    return not_run, max(codes)
-
-
-def _least_seconds(experiment: Experiment, plugged: Registry, results: Path) -> float:
-    """What four blocks of it will take, from stored trials of its workload or assumed."""
-    from harness.commands.plan_command import described
-    from harness.plan import make_plan
-
-    return 60.0 * float(described(make_plan(experiment, plugged, describe_machine()), results)["minutes"]["least"])
-
-
-def _is_decided(plan: ClaimsPlan, experiment: Experiment, results: Path) -> bool:
-    """Whether the claims of an experiment have their verdicts already, so that time is better spent elsewhere."""
-    own = [row for row in judged_claims(plan, results) if row.experiment == experiment.name]
-    return bool(own) and all(row.verdict.word not in (ClaimWord.NOT_MEASURED, ClaimWord.INCONCLUSIVE) for row in own)
 
 
 # ------------------------------------------------------------------------------------------------ showing
@@ -200,10 +166,14 @@ def show(rows: list[JudgedClaim], not_run: NotRun) -> None:
     )
     for name, reason in not_run:
         click.echo(f"not run: {name}: {reason}")
+    tested = sum(row.status == "tested" for row in rows)
+    words = Counter(str(row.verdict.word) for row in rows)
+    click.echo(f"\n{len(rows)} rows, {tested} tested: {', '.join(f'{n} {word}' for word, n in words.most_common())}")
+    if not_run:
+        click.echo("Run the same command again to go on where this stopped.")
 
 
 def _write_report(rows: list[JudgedClaim], not_run: NotRun, plan: ClaimsPlan, reports: Path, article: str) -> Path:
-    from harness.commands.report_command import private_words
     from harness.report.page import render_claims
 
     path = reports / f"claims{'_' + article if article else ''}.html"

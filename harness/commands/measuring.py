@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from harness.record import Fact
     from harness.registry import Registry
     from harness.session import Result
+    from harness.store import Store
 
 measuring_options = [
     click.option("--trial-timeout", default="30m", show_default=True, help="time after which a single trial is killed"),
@@ -35,20 +36,25 @@ measuring_options = [
 ]  # fmt: skip
 
 
-def measure_and_report(
+def measure_and_report(experiment: Experiment, registry: Registry, *, reports: Path, strict: bool, **how: Any) -> int:
+    """The main job. Returns the exit code."""
+    result, store, spec_id = measure(experiment, registry, **how)
+    return conclude(result, store, spec_id, reports, strict)
+
+
+def measure(
     experiment: Experiment,
     registry: Registry,
     *,
     results: Path,
-    reports: Path,
     trial_timeout: str,
     wait: str,
     on_bad_item: str,
     new_session: bool,
     keep_work: bool,
-    strict: bool,
-) -> int:
-    """The main job. Returns the exit code."""
+    blocks: int = 0,
+) -> tuple[Result, Store, str]:
+    """Run one session of the experiment. Returns how it ended, the results folder, and the experiment's id in it."""
     from harness.commands.progress import TerminalProgress
     from harness.device_lock import hold_devices
     from harness.launch import LocalExecutor
@@ -78,6 +84,7 @@ def measure_and_report(
             options=Options(
                 cache=platformdirs.user_cache_path("torch-trials"),
                 data_source=Path(plan.experiment.data) if plan.experiment.data else None,
+                blocks=blocks,
                 budget_s=parse_duration(plan.experiment.analysis.budget) if plan.experiment.analysis.budget else None,
                 trial_timeout_s=parse_duration(trial_timeout),
                 on_bad_item=on_bad_item,
@@ -96,7 +103,7 @@ def measure_and_report(
             raise
         compact(store)
     progress.close()
-    return conclude(result, store, spec_id, reports, strict)
+    return result, store, spec_id
 
 
 def gpus_used(plan: Plan, registry: Registry, machine: Machine) -> int:

@@ -67,9 +67,9 @@ def look_at(blocks: int, weights: dict[int, float], last_look: bool = False, ear
 
     `weights` is the schedule. Where the budget ends between two looks, half of what the earlier looks have left of
     alpha is spent there and the other half kept for going on; `earlier_ends` are the numbers of blocks at which
-    earlier sessions ended like that, and each halves what comes after it.
+    earlier sessions ended, and each that was no look of the schedule halves what comes after it.
     """
-    share = 0.5 ** sum(1 for end in earlier_ends if end < blocks)
+    share = 0.5 ** sum(1 for end in earlier_ends if min(weights) <= end < blocks and end not in weights)
     most = max(weights)
     upcoming = next((look for look in sorted(weights) if look > blocks), None)
     if upcoming is None:

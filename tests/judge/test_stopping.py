@@ -62,6 +62,8 @@ def test_a_run_that_went_on_after_an_end_has_half_left() -> None:
     weights = schedule()
     assert look_at(9, weights, earlier_ends=[7]).weight == pytest.approx(weights[9] / 2)
     assert look_at(9, weights, earlier_ends=[9]).weight == pytest.approx(weights[9])
+    # a budget that ended at a look, or before the first, has spent what the schedule spends there
+    assert look_at(9, weights, earlier_ends=[3, 4, 6]).weight == pytest.approx(weights[9])
 
 
 def test_more_blocks_than_the_maximum_are_judged_at_the_last_level() -> None:
