@@ -190,6 +190,11 @@ class TrialRecord:
     telemetry_rows: int = column("rows in it", 0)
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether no machine was measured: `harness simulate` made it up."""
+        return '"simulated": true' in self.facts_json
+
+    @property
     def is_skip(self) -> bool:
         """Whether the row stands for an arm that was left out, and no process ran."""
         return self.kind == "timing" and self.block_index is None

@@ -24,6 +24,7 @@ from harness.plan import Frozen, Place, Plan, block_order
 from harness.record import FAILURES, RETRIES, Outcome, TrialRecord, Window
 from harness.registry import Registry
 from harness.spec import Arm, Cell, DataRef, Kind, ProcessChange, Treatment, Trial, UsageError, Use
+from harness.status import Present, counts, superseded_by
 
 if TYPE_CHECKING:
     from harness.machine import Machine
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 DISTURBED_BLOCKS_ALLOWED = 0.25
 """Blocks beyond `max_blocks` that may replace disturbed ones, as a share."""
+
+BLOCK_MAY_OVERRUN = 1.1
+"""A block begun in time goes on to the end while that is no later than this share of the budget."""
 
 
 class Progress(Protocol):
@@ -87,7 +91,6 @@ class Session:
     windows: dict[str, Any] = field(default_factory=dict)
     dropped: dict[Place, set[str]] = field(default_factory=dict)
     durations: list[float] = field(default_factory=list)
-    block_seconds: dict[Place, float] = field(default_factory=dict)
     code_ids: dict[tuple[str, str], str] = field(default_factory=dict)
     started: float = 0.0
 
@@ -96,6 +99,7 @@ class Session:
         self.started = self.clock()
         self._load_earlier()
         self._make_data()
+        self._drop_failed()
         self._write_skips()
         places = [place for place in self.plan.places if self.plan.runs[place]]
         for place in places:
@@ -113,14 +117,12 @@ class Session:
         codes = {
             (place.workload, arm): self._code_id(place, arm) for place in self.plan.places for arm in self.plan.arms
         }
+        superseded: list[TrialRecord] = []
         for record in self.store.trials(self.spec_id):
-            same = (
-                record.base_env_id == self.ids.base_env_id
-                and record.hardware_id == self.ids.hardware_id
-                and record.code_id == codes.get((record.workload, record.arm))
-            )
-            if same:
+            if counts(record, codes.get((record.workload, record.arm), ""), self.ids):
                 self.records.append(record)
+            elif record.duration_ns:
+                superseded.append(record)
         timed = [record.trial_id for record in self.records if record.steps_rows]
         self.windows.update(self.store.windows(timed))
         self.durations += [record.duration_ns / 1e9 for record in self.records if record.duration_ns]
@@ -128,6 +130,36 @@ class Session:
             self.progress.note(
                 f"{len(self.records)} trials of this experiment are in the store already; going on after them"
             )
+        if superseded:
+            self.progress.note(
+                f"{len(superseded)} earlier trials are of other work and do not count here: {self._why(superseded[-1])}"
+            )
+
+    def _why(self, superseded: TrialRecord) -> str:
+        """What differs from the present work, in words."""
+        present = Present(
+            base_env_id=self.ids.base_env_id,
+            hardware_id=self.ids.hardware_id,
+            facts=self.store.environment(self.ids.environment_id),
+        )
+        return "; ".join(superseded_by(superseded, present, self.store.environment))
+
+    def _drop_failed(self) -> None:
+        """Leave out arms that an earlier run tried as often as their outcome allows; only a new session tries again."""
+        if self.options.new_session:
+            return
+        for place in self.plan.places:
+            for arm in self.plan.treated(place):
+                last = next((r for r in reversed(self.records) if r.arm == arm and self._is_timed_at(r, place)), None)
+                if last is not None and ends_its_arm(last):
+                    self._drop(place, arm)
+                    self.progress.note(
+                        f"{place.label}: {arm} is left out, since it failed before ({last.outcome}: {last.reason}); "
+                        "--new-session tries it again"
+                    )
+
+    def _is_timed_at(self, record: TrialRecord, place: Place) -> bool:
+        return record.block_index is not None and self._at(record, place)
 
     def _make_data(self) -> None:
         for place in self.plan.places:
@@ -265,9 +297,8 @@ class Session:
                     continue
                 order = block_order(self.plan, place, next_block[place], undecided)
                 if not self._is_complete(place, next_block[place], order):
-                    if self._budget_is_spent(place, order):
+                    if self._budget_is_spent(place, order) or not self._block(place, next_block[place], order):
                         return "budget"
-                    self._block(place, next_block[place], order)
                     self._check_code()
                 next_block[place] += 1
         return ""
@@ -295,23 +326,34 @@ class Session:
                 done.setdefault(record.session_id, set()).add(record.position)
         return any(positions >= set(range(len(order))) for positions in done.values())
 
-    def _budget_is_spent(self, place: Place, order: Sequence[str]) -> bool:
+    def _budget_is_spent(self, place: Place, arms: Iterable[str], allowance: float = 1.0) -> bool:
+        """Whether trials of these arms, as long as the last ones of their kind, would end after the budget."""
         if self.options.budget_s is None:
             return False
-        per_trial = self.block_seconds.get(place, 0.0)
-        return self.clock() - self.started + per_trial * len(order) > self.options.budget_s
+        needed_s = sum(self._expected_s(place, arm) for arm in arms)
+        return self.clock() - self.started + needed_s > self.options.budget_s * allowance
 
-    def _block(self, place: Place, block: int, order: Sequence[str]) -> None:
-        started = self.clock()
+    def _expected_s(self, place: Place, arm: str) -> float:
+        """How long a trial takes: as its arm's latest, or as the place's latest, or unknown and so 0."""
+        for arms in ([arm], self.plan.arms):
+            for record in reversed(self.records):
+                if record.arm in arms and record.duration_ns and self._at(record, place):
+                    return record.duration_ns / 1e9
+        return 0.0
+
+    def _block(self, place: Place, block: int, order: Sequence[str]) -> bool:
+        """Measure one block; False where the budget ended it, since its trials took longer than they were known to."""
         for position, arm in enumerate(order):
             if arm in self.dropped.get(place, set()):
                 continue
+            if self._budget_is_spent(place, order[position:], BLOCK_MAY_OVERRUN):
+                return False
             record = self._attempt(place, arm, Kind.TIMING, block, position)
-            if record.outcome in FAILURES:
+            if ends_its_arm(record):
                 self._drop(place, arm)
             if not self._active(place):
-                return
-        self.block_seconds[place] = (self.clock() - started) / len(order)
+                break
+        return True
 
     def _attempt(self, place: Place, arm: str, kind: Kind, block: int | None, position: int | None) -> TrialRecord:
         """Run one trial, again where its outcome allows it; every attempt is stored."""
@@ -475,6 +517,12 @@ class Session:
             and json.loads(record.params_json) == dict(place.params)
             and (record.data_digest in ("", self.data[place].digest) if place in self.data else True)
         )
+
+
+def ends_its_arm(record: TrialRecord) -> bool:
+    """Whether an arm is measured no more after this trial: it failed, as often as it may, or does not apply here."""
+    failed = record.outcome in FAILURES and record.attempt >= RETRIES.get(record.outcome, 0)
+    return failed or record.outcome is Outcome.NOT_APPLICABLE
 
 
 def process_change(arm: Arm, registry: Registry, machine: Machine) -> ProcessChange:

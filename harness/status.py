@@ -6,14 +6,18 @@ supersedes it, and is named ("torch 2.14.1 -> 2.15.0"). Superseded trials stay w
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from harness.identity import FactChange, compare_facts
 from harness.record import FAILURES, Fact, Outcome, TrialRecord
 
 REASONS_SHOWN = 3
+
+
+State = Literal["planned", "done", "failed", "skipped", "discarded", "superseded", "simulated"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +46,20 @@ class CellStatus:
     """How far one planned cell is."""
 
     cell: PlannedCell
-    state: Literal["planned", "done", "failed", "skipped", "superseded"]
-    """planned: nothing measured yet; done: at least one timed trial; superseded: only trials of other work."""
+    state: State
+    """planned: nothing measured yet; done: at least one timed trial; discarded: only disturbed or unsteady ones;
+    superseded: only trials of other work; simulated: only made-up ones."""
     timed: int
     """Timed trials that count for the present work."""
     blocks: int
     """Different blocks among them."""
     failed: int
+    discarded: int
+    """Trials that something disturbed, or that never became steady."""
     superseded: int
+    simulated: int
     reasons: tuple[str, ...]
-    """Why it failed or was skipped, or what superseded its earlier trials."""
+    """Why it failed, was skipped or discarded, or what superseded its earlier trials."""
 
 
 def derive_status(
@@ -61,13 +69,20 @@ def derive_status(
     environment: Callable[[str], Sequence[Fact]],
 ) -> list[CellStatus]:
     """The status of every planned cell, from the trials of its spec; `environment` reads the facts of a stored one."""
-    by_cell: dict[tuple[str, str, str], list[TrialRecord]] = {}
+    by_arm: dict[tuple[str, str], list[TrialRecord]] = {}
     for record in trials:
-        by_cell.setdefault((record.workload, record.params_json, record.arm), []).append(record)
-    return [
-        _cell_status(cell, by_cell.get((cell.workload, cell.params_json, cell.arm), []), present, environment)
-        for cell in planned
-    ]
+        by_arm.setdefault((record.workload, record.arm), []).append(record)
+    return [_cell_status(cell, by_arm.get((cell.workload, cell.arm), []), present, environment) for cell in planned]
+
+
+def no_longer_planned(planned: Iterable[PlannedCell], trials: Iterable[TrialRecord]) -> int:
+    """How many trials were timed with parameters, or of arms and workloads, that the plan no longer has."""
+    known = {(cell.workload, cell.params_json, cell.arm) for cell in planned}
+    return sum(
+        (record.workload, record.params_json, record.arm) not in known
+        for record in trials
+        if record.block_index is not None and not record.is_simulated
+    )
 
 
 def _cell_status(
@@ -76,20 +91,27 @@ def _cell_status(
     present: Present,
     environment: Callable[[str], Sequence[Fact]],
 ) -> CellStatus:
-    current = [record for record in records if counts(record, cell.code_id, present)]
-    old = [record for record in records if not counts(record, cell.code_id, present)]
+    simulated = [record for record in records if record.is_simulated and _simulates(record, cell)]
+    measured = [record for record in records if not record.is_simulated and record.params_json == cell.params_json]
+    current = [record for record in measured if counts(record, cell.code_id, present)]
+    old = [record for record in measured if not counts(record, cell.code_id, present)]
     timed = [record for record in current if record.outcome is Outcome.OK and record.block_index is not None]
     failed = [record for record in current if record.outcome in FAILURES]
+    discarded = [record for record in current if record.outcome in (Outcome.DISTURBED, Outcome.NOT_STEADY)]
     skipped = [record for record in current if record.outcome is Outcome.NOT_APPLICABLE]
-    state: Literal["planned", "done", "failed", "skipped", "superseded"]
+    state: State
     if failed and (not timed or failed[-1].trial_id > timed[-1].trial_id):
         state, reasons = "failed", [failed[-1].reason]
     elif timed:
         state, reasons = "done", []
     elif skipped:
         state, reasons = "skipped", [skipped[-1].reason]
+    elif discarded:
+        state, reasons = "discarded", [discarded[-1].reason]
     elif old:
         state, reasons = "superseded", superseded_by(old[-1], present, environment)
+    elif simulated:
+        state, reasons = "simulated", ["no machine was measured"]
     else:
         state, reasons = "planned", []
     return CellStatus(
@@ -98,12 +120,29 @@ def _cell_status(
         timed=len(timed),
         blocks=len({(record.session_id, record.block_index) for record in timed}),
         failed=len(failed),
+        discarded=len(discarded),
         superseded=len(old),
+        simulated=len(simulated),
         reasons=tuple(reasons),
     )
 
 
-def counts(record: TrialRecord, code_id: str, present: Present) -> bool:
+def _simulates(record: TrialRecord, cell: PlannedCell) -> bool:
+    """Whether a simulated trial stands for a cell: it knows the parameters that the experiment sets, and no others."""
+    return json.loads(record.params_json).items() <= json.loads(cell.params_json).items()
+
+
+class Work(Protocol):
+    """What a trial is measured under: `Present`, or the ids of a session."""
+
+    @property
+    def base_env_id(self) -> str: ...
+
+    @property
+    def hardware_id(self) -> str: ...
+
+
+def counts(record: TrialRecord, code_id: str, present: Work) -> bool:
     """Whether a stored trial is the present work: the rule by which a run goes on."""
     return (record.code_id, record.base_env_id, record.hardware_id) == (
         code_id,

@@ -98,6 +98,8 @@ class FakeExecutor:
     effects: dict[str, float] = field(default_factory=dict)
     noise: float = 0.002
     outcomes: Callable[[Trial], Outcome] = lambda trial: Outcome.OK
+    seconds: Callable[[Trial], float] = lambda trial: 1.0
+    """How long a trial takes."""
     before_trial: Callable[[Trial], None] = lambda trial: None
     already_so: dict[str, Any] = field(default_factory=dict)
     foreign_cores: Callable[[Trial], float] = lambda trial: 0.0
@@ -134,7 +136,7 @@ class FakeExecutor:
             ranks=ranks,
             samples=samples,
             started_at=started,
-            duration_ns=1_000_000_000,
+            duration_ns=int(self.seconds(trial) * 1e9),
         )
 
     def _windows(self, trial: Trial) -> tuple[Window, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from harness import identity
 from harness.judge.types import Word
 from harness.plan import make_plan
-from harness.record import Outcome
+from harness.record import RETRIES, Fact, Outcome
 from harness.registry import Registry
 from harness.session import Options, Result, Session, session_ids
 from harness.spec import Analysis, Experiment, Kind, Trial
@@ -201,20 +202,105 @@ def test_a_new_session_measures_again_after_the_old_blocks(tmp_path: Path):
     assert min(new) % 2 == 0  # so that the mirrored orders stay paired
 
 
-def test_a_spent_budget_ends_in_words(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("outcome", "bad_block", "after"),
+    [(Outcome.OOM_DEVICE, 0, 8), (Outcome.OOM_DEVICE, 1, 12), (Outcome.CRASHED, 1, 8), (Outcome.CRASHED, 1, 12)],
+)
+def test_running_again_leaves_out_what_failed_for_good(tmp_path: Path, outcome: Outcome, bad_block: int, after: int):
+    def fail(trial: Trial) -> Outcome:
+        return outcome if "alpha" in trial.cell.arm.names and trial.block_index == bad_block else Outcome.OK
+
+    def die(trial: Trial) -> None:
+        if len(first.trials) == after:
+            raise Killed
+
+    first, second, whole = (FakeExecutor(effects={"alpha": 0.9}, outcomes=fail) for _ in range(3))
+    first.before_trial = die
+    with pytest.raises(Killed):
+        session(tmp_path / "a", first).run()
+    result = session(tmp_path / "a", second).run()
+    uninterrupted = session(tmp_path / "b", whole).run()
+    assert verdicts(result) == verdicts(uninterrupted)
+    assert result.failures == uninterrupted.failures == 1
+    interrupted = [trial.block_index for trial in timed(first)][-1]
+    assert not {t.block_index for t in timed(first)} - {interrupted} & {t.block_index for t in timed(second)}
+    failed = [trial for trial in timed(first) if fail(trial) is outcome]
+    if len(failed) > RETRIES.get(outcome, 0):  # and not killed before it was tried as often as it may be
+        assert not any("alpha" in trial.cell.arm.names for trial in timed(second))
+
+
+def test_a_new_session_tries_again_what_failed(tmp_path: Path):
+    fail = FakeExecutor(outcomes=lambda trial: Outcome.OOM_HOST if "alpha" in trial.cell.arm.names else Outcome.OK)
+    session(tmp_path, fail).run()
+    assert verdicts(session(tmp_path, FakeExecutor(effects={"alpha": 0.5})).run())["alpha"] is Word.NOT_RUN
+    again = session(tmp_path, FakeExecutor(effects={"alpha": 0.5}), new_session=True)
+    assert verdicts(again.run())["alpha"] is Word.FASTER
+
+
+def test_an_arm_that_turns_out_not_to_apply_is_tried_once(tmp_path: Path):
+    def outcome(trial: Trial) -> Outcome:
+        return Outcome.NOT_APPLICABLE if "alpha" in trial.cell.arm.names else Outcome.OK
+
+    executor = FakeExecutor(effects={"beta": 0.5}, outcomes=outcome)
+    result = session(tmp_path, executor).run()
+    assert verdicts(result) == {"alpha": Word.NOT_RUN, "beta": Word.FASTER}
+    assert result.failures == 0
+    assert sum("alpha" in trial.cell.arm.names for trial in executor.trials) == 1
+
+
+def test_earlier_trials_of_other_work_are_counted_and_explained(tmp_path: Path):
+    def known_as(torch: str) -> Session:
+        made = session(tmp_path, FakeExecutor(effects={"alpha": 0.5, "beta": 0.5}))
+        facts = [Fact(path="torch.version", value=torch, kind="identity", source="x"), Fact(path="a", value=torch)]
+        environment_id = made.store.write_environment(facts)
+        made.ids = dataclasses.replace(made.ids, base_env_id=f"e{torch}", environment_id=environment_id)
+        return made
+
+    known_as("2.14.1").run()
+    again = known_as("2.15.0")
+    result = again.run()
+    assert isinstance(again.progress, SilentProgress)
+    before = len(Store(tmp_path).trials()) - len(again.records)
+    explained = f"{before} earlier trials are of other work and do not count here: torch.version 2.14.1 -> 2.15.0"
+    assert again.progress.notes[0] == explained
+    assert verdicts(result)["alpha"] is Word.FASTER
+
+
+def run_against_the_clock(folder: Path, budget_s: float, seconds: Callable[[Trial], float]) -> tuple[Result, float]:
     now = [0.0]
 
     def tick(trial: Trial) -> None:
-        now[0] += 10
+        now[0] += seconds(trial)
 
-    made = session(tmp_path, FakeExecutor(effects={"alpha": 0.5}, before_trial=tick), budget_s=130.0)
+    executor = FakeExecutor(effects={"alpha": 0.5}, before_trial=tick, seconds=seconds)
+    made = session(folder, executor, budget_s=budget_s)
     made.clock = lambda: now[0]
-    result = made.run()
+    return made.run(), now[0]
+
+
+def test_a_spent_budget_ends_in_words(tmp_path: Path):
+    result, took = run_against_the_clock(tmp_path, 130.0, lambda trial: 10.0)
     assert result.stopped_by == "budget"
-    assert now[0] <= 130
+    assert took <= 130
     assert set(verdicts(result).values()) == {Word.INCONCLUSIVE}
     reasons = [c.reason for c in result.judgement.comparisons if c.primary]
     assert all("block" in reason for reason in reasons), reasons
+
+
+def slow_alpha(trial: Trial) -> float:
+    return 100.0 if "alpha" in trial.cell.arm.names else 10.0
+
+
+@pytest.mark.parametrize("budget_s", [60, 150, 260, 400])
+def test_a_budget_is_overrun_by_no_more_than_the_first_trial_of_an_arm(tmp_path: Path, budget_s: int):
+    result, took = run_against_the_clock(tmp_path / "first", budget_s, slow_alpha)
+    assert result.stopped_by == "budget"
+    assert took <= max(
+        budget_s * 1.1, budget_s + 100 - 10
+    )  # that alpha takes longer than the others has to be found out
+    if any(record.arm == "alpha" for record in Store(tmp_path / "first").trials()):
+        _, took = run_against_the_clock(tmp_path / "first", budget_s, slow_alpha)
+        assert took <= budget_s * 1.1  # now it is known
 
 
 def test_a_skip_is_one_row_however_often_the_command_runs(tmp_path: Path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.record import Fact, Outcome, TrialRecord
-from harness.status import CellStatus, PlannedCell, Present, derive_status, superseded_by
+from harness.status import CellStatus, PlannedCell, Present, derive_status, no_longer_planned, superseded_by
 
 CELL = PlannedCell(workload="resnet50", params_json="{}", arm="amp_bf16", code_id="k2")
 OLD = [
@@ -51,6 +51,22 @@ def test_a_failure_counts_until_a_later_trial_went_well() -> None:
     assert status(row(0), crashed).reasons == ("died by signal 11",)
     again = status(row(0), crashed, row(2))
     assert (again.state, again.failed) == ("done", 1)
+
+
+def test_disturbed_and_unsteady_trials_are_counted_and_explained() -> None:
+    disturbed = row(0, outcome=Outcome.DISTURBED, reason="other processes used 0.50 cores")
+    found = status(disturbed, row(1, outcome=Outcome.NOT_STEADY))
+    assert (found.state, found.discarded, found.timed, found.failed) == ("discarded", 2, 0, 0)
+    assert status(disturbed).reasons == ("other processes used 0.50 cores",)
+    assert (status(disturbed, row(1)).state, status(disturbed, row(1)).discarded) == ("done", 1)
+
+
+def test_simulated_trials_are_no_measurement_and_supersede_nothing() -> None:
+    made_up = row(0, facts_json='{"simulated": true}', code_id="k-simulated", params_json="{}")
+    found = status(made_up)
+    assert (found.state, found.simulated, found.superseded, found.timed) == ("simulated", 1, 0, 0)
+    assert (status(made_up, row(1)).state, status(made_up, row(1)).simulated) == ("done", 1)
+    assert no_longer_planned([CELL], [made_up, row(1), row(2, params_json='{"batch":8}'), row(3, arm="gone")]) == 2
 
 
 def test_a_skip_has_its_reason() -> None:

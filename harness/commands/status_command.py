@@ -23,7 +23,7 @@ from harness.commands.common import (
 )
 from harness.plan import Plan, make_plan
 from harness.registry import Registry
-from harness.status import PlannedCell, Present, derive_status
+from harness.status import PlannedCell, Present, derive_status, no_longer_planned
 
 
 @click.command("status")
@@ -55,16 +55,20 @@ def command(
         hardware_id=machine.hardware_id,
         facts=[*machine.facts, *identity.code_facts(sources)],
     )
-    found = derive_status(cells, store.trials(identity.spec_id(plan.experiment)), present, store.environment)
+    trials = store.trials(identity.spec_id(plan.experiment))
+    found = derive_status(cells, trials, present, store.environment)
     if as_json:
         click.echo(to_json(found))
         return 0
     rows = [
         (each.cell.workload, each.cell.arm or "(baseline)", each.state, str(each.blocks), str(each.failed),
-         str(each.superseded), "; ".join(each.reasons))
+         str(each.discarded), str(each.superseded), str(each.simulated), "; ".join(each.reasons))
         for each in found
     ]  # fmt: skip
-    print_table(plan.experiment.name, ("workload", "arm", "state", "blocks", "failed", "superseded", "why"), rows)
+    columns = ("workload", "arm", "state", "blocks", "failed", "discarded", "superseded", "simulated", "why")
+    print_table(plan.experiment.name, columns, rows)
+    if unplanned := no_longer_planned(cells, trials):
+        click.echo(f"and {unplanned} trials of parameters or arms that the plan no longer has")
     return 0
 
 

@@ -124,7 +124,7 @@ def _threats(records: Sequence[TrialRecord], found: Sequence[Contrast], sessions
             threats.append(Threat(severity="warning", text=f"{count} {trials} ended {outcome.value.replace('_', ' ')}"))
     for note in dict.fromkeys(note for contrast in found for note in contrast.notes):
         threats.append(Threat(severity="warning", text=note))
-    simulated = sum('"simulated": true' in record.facts_json for record in records)
+    simulated = sum(record.is_simulated for record in records)
     if simulated:
         threats.append(Threat(severity="warning", text=f"{simulated} trials are simulated: no machine was measured"))
     return threats

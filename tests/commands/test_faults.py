@@ -17,17 +17,31 @@ from harness.record import Outcome
 from harness.store import Store, verify
 from tests.helpers import OWN_LOCKS
 
+SHORT = """
+question = "Do short trials end?"
+workloads = ["ticking"]
+input = "resident"
+arms = []
+[measure]
+window_ms = 6.0
+"""
+
 PLUGINS = Path(__file__).parents[1] / "plugins"
 
 
-def bench(results: Path, treatments: str, *more: str, locks: Path | None = None) -> subprocess.Popen[str]:
+SLOWER = "slowdown(percent=60)"
+
+
+def start(results: Path, arms: str, *more: str, locks: Path | None = None) -> subprocess.Popen[str]:
     """The command in a process of its own, below which everything it starts is to be found.
 
     `locks` is the folder of its device's lock.
     """
+    experiment = results.parent / "short.toml"
+    experiment.write_text(SHORT)
     argv = [
-        "bench", "ticking", "--plugins", str(PLUGINS), "--preset", "tiny", "--device", "cpu", "--input", "resident",
-        "--max-foreign-load", "64", "--max-steal", "1", "--treatments", treatments, *more,
+        "run", str(experiment), "--plugins", str(PLUGINS), "--preset", "tiny", "--device", "cpu", "--max-blocks", "4",
+        "--max-foreign-load", "64", "--max-steal", "1", "--treatments", arms, *more,
     ]  # fmt: skip
     return subprocess.Popen(
         [sys.executable, "-c", OWN_LOCKS, *argv],
@@ -59,8 +73,7 @@ def wait_until(reached: Callable[[], bool], command: subprocess.Popen[str] | Non
 
 
 def test_trials_that_hang_end_and_the_others_get_their_verdict(results: Path):
-    arms = "misbehaves(how=stubborn) misbehaves(how=daemon) slowdown(percent=60)"
-    command = bench(results, arms, "--trial-timeout", "3s", "--max-blocks", "4")
+    command = start(results, f"misbehaves(how=stubborn) misbehaves(how=daemon) {SLOWER}", "--trial-timeout", "3s")
     out, err = command.communicate(timeout=120)
     assert command.returncode == 1, err
     assert "slowdown(percent=60.0)" in out
@@ -94,7 +107,7 @@ def all_are_gone(processes: Iterable[psutil.Process]) -> bool:
 
 
 def test_ranks_die_with_their_launcher_and_a_signal_ends_them_all(results: Path):
-    command = bench(results, HANGING_RANKS)
+    command = start(results, HANGING_RANKS)
     launcher, *ranks = hanging_ranks(results, command)
     assert len(ranks) == 2
     command.send_signal(signal.SIGSTOP)  # so that it is not this process that ends them
@@ -115,14 +128,11 @@ def test_ranks_die_with_their_launcher_and_a_signal_ends_them_all(results: Path)
 
 
 def test_ranks_die_with_the_command(results: Path):
-    command = bench(results, HANGING_RANKS)
+    command = start(results, HANGING_RANKS)
     hanging_ranks(results, command)
     command.kill()
     command.wait()
     wait_until(lambda: trial_processes(results) == [], seconds=5)
-
-
-SLOWER = ("slowdown(percent=60)", "--max-blocks", "4")
 
 
 def test_sessions_on_different_devices_share_a_folder(results: Path, tmp_path: Path):
@@ -130,7 +140,7 @@ def test_sessions_on_different_devices_share_a_folder(results: Path, tmp_path: P
     devices = [tmp_path / "one", tmp_path / "other"]
     for device in devices:
         device.mkdir()
-    commands = [bench(results, *SLOWER, locks=device) for device in devices]
+    commands = [start(results, SLOWER, locks=device) for device in devices]
     for command in commands:
         _, err = command.communicate(timeout=120)
         assert command.returncode == 0, err
@@ -140,19 +150,19 @@ def test_sessions_on_different_devices_share_a_folder(results: Path, tmp_path: P
     assert len({session for session, _ in blocks}) == 2
     assert set(blocks.values()) == {2}
     assert verify(results) == []
-    again = bench(results, *SLOWER)
+    again = start(results, SLOWER)
     again.communicate(timeout=120)
     assert Store(results).trials() == records
 
 
 def test_a_second_session_on_a_device_is_refused_or_waits(results: Path):
-    first = bench(results, *SLOWER)
+    first = start(results, SLOWER)
     wait_until(lambda: len(list((results / "trials").glob("[!.]*.parquet"))) > 1, first)
-    refused = bench(results, *SLOWER)
+    refused = start(results, SLOWER)
     _, err = refused.communicate(timeout=60)
     assert refused.returncode == 2
     assert f"error: the CPU is being measured already, by process {first.pid}, since" in err
-    waiting = bench(results, *SLOWER, "--wait", "2m")
+    waiting = start(results, SLOWER, "--wait", "2m")
     _, err = waiting.communicate(timeout=120)
     assert waiting.returncode == 0, err
     assert f"waiting: the CPU is being measured already, by process {first.pid}" in err
