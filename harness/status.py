@@ -129,7 +129,8 @@ def _cell_status(
 
 def _simulates(record: TrialRecord, cell: PlannedCell) -> bool:
     """Whether a simulated trial stands for a cell: it knows the parameters that the experiment sets, and no others."""
-    return json.loads(record.params_json).items() <= json.loads(cell.params_json).items()
+    said, known = json.loads(record.params_json), json.loads(cell.params_json)
+    return all(key in known and known[key] == value for key, value in said.items())
 
 
 class Work(Protocol):
