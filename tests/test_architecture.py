@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "worktree": CORE,
     "status": CORE | {"identity"},
     "select": CORE,
-    "session": PARENT | {"launch", "telemetry", "collect", "store", "metrics", "judge"},
+    "session": PARENT | {"launch", "telemetry", "collect", "status", "store", "metrics", "judge"},
     "store": CORE | {"identity"},
     "child": CORE | {"registry", "steady"},
     "treatments": {"spec", "workloads"},
