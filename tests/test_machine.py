@@ -13,9 +13,12 @@ from typing import Any
 import pynvml
 import pytest
 
-from harness import machine, nvml
-from harness.machine import Gpu, Machine, describe
+from harness import nvml
+from harness.machine import Gpu, Machine, cgroup, cpu, describe, machine_name, reading, software
+from harness.plan import make_plan
 from harness.record import Fact
+from harness.spec import Experiment
+from tests.helpers import TOYS
 
 NAMES = ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", "NVIDIA T4"]
 
@@ -117,7 +120,7 @@ def test_this_machine_is_described_within_a_fraction_of_a_second() -> None:
 def test_this_machine_has_the_facts_that_identities_are_made_of() -> None:
     described = describe()
     found = facts_of(described)
-    assert described.cores == machine.effective_cores(len(os.sched_getaffinity(0)), machine.cpu_quota(Path("/")))
+    assert described.cores == cpu.effective_cores(len(os.sched_getaffinity(0)), cgroup.cpu_quota(Path("/")))
     assert described.package_version("PyArrow") is not None
     assert described.package_version("no-such-package") is None
     assert described.has_library("libc.so.6")
@@ -281,8 +284,8 @@ def test_the_tightest_quota_of_a_version_2_cgroup_counts(tmp_path: Path) -> None
     put(tmp_path, "sys/fs/cgroup/user.slice/cpu.max", "150000 100000\n")
     put(tmp_path, "sys/fs/cgroup/user.slice/job/cpu.max", "max 100000\n")
     put(tmp_path, "sys/fs/cgroup/user.slice/memory.max", "1073741824\n")
-    assert machine.cpu_quota(tmp_path) == 1.5
-    assert machine.memory_limit(tmp_path) == 1 << 30
+    assert cgroup.cpu_quota(tmp_path) == 1.5
+    assert cgroup.memory_limit(tmp_path) == 1 << 30
 
 
 def test_the_quota_of_a_version_1_cgroup_counts_and_no_limit_is_none(tmp_path: Path) -> None:
@@ -290,17 +293,30 @@ def test_the_quota_of_a_version_1_cgroup_counts_and_no_limit_is_none(tmp_path: P
     put(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n")
     put(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
     put(tmp_path, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n")
-    assert machine.cpu_quota(tmp_path) == 0.5
-    assert machine.memory_limit(tmp_path) is None
+    assert cgroup.cpu_quota(tmp_path) == 0.5
+    assert cgroup.memory_limit(tmp_path) is None
     put(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n")
-    assert machine.cpu_quota(tmp_path) is None
+    assert cgroup.cpu_quota(tmp_path) is None
 
 
 @pytest.mark.parametrize(
     ("allowed", "quota", "cores"), [(8, None, 8), (8, 4.0, 4), (8, 2.5, 2), (2, 16.0, 2), (8, 0.5, 1), (1, None, 1)]
 )
 def test_effective_cores(allowed: int, quota: float | None, cores: int) -> None:
-    assert machine.effective_cores(allowed, quota) == cores
+    assert cpu.effective_cores(allowed, quota) == cores
+
+
+def test_a_quota_limits_what_defaults_use(tmp_path: Path) -> None:
+    """The threads of a child, and what "min(cores - 1, 8)" stands for in an arm."""
+    put(tmp_path, "proc/self/cgroup", "0::/job\n")
+    put(tmp_path, "sys/fs/cgroup/job/cpu.max", "100000 100000\n")
+    limited = dataclasses.replace(describe(root=tmp_path, environment={}), gpus=())
+    assert limited.cores == 1
+    experiment = Experiment(name="x", workloads=("toy",), arms=("cores",), preset="tiny")
+    plan = make_plan(experiment, TOYS, dataclasses.replace(limited, packages={"torch": "2.14.1"}))
+    assert plan.threads == 1
+    assert list(plan.arms) == ["", "cores(n=0)"]
+    assert limited.base_env_id != describe(root=tmp_path / "without", environment={}).base_env_id
 
 
 @pytest.mark.parametrize(
@@ -312,7 +328,7 @@ def test_effective_cores(allowed: int, quota: float | None, cores: int) -> None:
     ],
 )
 def test_the_processor_has_a_name_or_numbers(text: str, model: str | None) -> None:
-    assert machine.cpu_model(text) == model
+    assert cpu.cpu_model(text) == model
 
 
 def test_a_host_that_shows_nothing_is_described_with_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,9 +344,9 @@ def test_a_host_that_shows_nothing_is_described_with_states(tmp_path: Path, monk
 
 def test_machines_from_one_image_are_told_apart_by_their_gpus(tmp_path: Path) -> None:
     put(tmp_path, "etc/machine-id", "0123\n")
-    assert machine.machine_name(tmp_path, ["GPU-a"]) != machine.machine_name(tmp_path, ["GPU-b"])
-    assert machine.machine_name(tmp_path, ["GPU-a", "GPU-b"]) == machine.machine_name(tmp_path, ["GPU-b", "GPU-a"])
-    assert "0123" not in machine.machine_name(tmp_path, [])
+    assert machine_name(tmp_path, ["GPU-a"]) != machine_name(tmp_path, ["GPU-b"])
+    assert machine_name(tmp_path, ["GPU-a", "GPU-b"]) == machine_name(tmp_path, ["GPU-b", "GPU-a"])
+    assert "0123" not in machine_name(tmp_path, [])
 
 
 def test_installed_packages_are_read_from_their_folders(tmp_path: Path) -> None:
@@ -338,13 +354,13 @@ def test_installed_packages_are_read_from_their_folders(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     later = tmp_path / "later"
     (later / "torch-1.0.dist-info").mkdir(parents=True)
-    assert machine.installed_packages([str(tmp_path), str(later), str(tmp_path / "missing")]) == {
+    assert software.installed_packages([str(tmp_path), str(later), str(tmp_path / "missing")]) == {
         "nvidia-cudnn-cu13": "9.24.0",
         "old-thing": "1.0",
         "torch": "2.14.1+cu130",
     }
     kinds = {
-        name: machine.package_fact(name, "1").kind for name in ("torch", "nvidia-cudnn-cu13", "nvidia-ml-py", "timm")
+        name: software.package_fact(name, "1").kind for name in ("torch", "nvidia-cudnn-cu13", "nvidia-ml-py", "timm")
     }
     assert kinds == {"torch": "identity", "nvidia-cudnn-cu13": "identity", "nvidia-ml-py": "context", "timm": "context"}
 
@@ -359,10 +375,10 @@ def test_a_made_up_machine_answers_what_it_is_told() -> None:
 
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 5, 7, 8], "0-2,5,7-8")])
 def test_ranges(numbers: list[int], text: str) -> None:
-    assert machine.ranges(numbers) == text
+    assert cpu.ranges(numbers) == text
 
 
 def test_a_file_that_cannot_be_read_is_a_state(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    assert machine.read_text(tmp_path / "missing") == (None, "absent")
-    assert machine.read_text(tmp_path / "folder")[1] == "error"
+    assert reading.read_text(tmp_path / "missing") == (None, "absent")
+    assert reading.read_text(tmp_path / "folder")[1] == "error"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import psutil
+import pytest
 
 from harness.record import Outcome
 from harness.store import Store, verify
@@ -140,7 +142,7 @@ def test_sessions_on_different_devices_share_a_folder(results: Path, tmp_path: P
     devices = [tmp_path / "one", tmp_path / "other"]
     for device in devices:
         device.mkdir()
-    commands = [start(results, SLOWER, locks=device) for device in devices]
+    commands = [start(results, SLOWER, "--max-blocks", "2", locks=device) for device in devices]
     for command in commands:
         _, err = command.communicate(timeout=120)
         assert command.returncode == 0, err
@@ -150,22 +152,52 @@ def test_sessions_on_different_devices_share_a_folder(results: Path, tmp_path: P
     assert len({session for session, _ in blocks}) == 2
     assert set(blocks.values()) == {2}
     assert verify(results) == []
-    again = start(results, SLOWER)
+    again = start(results, SLOWER, "--max-blocks", "2")
     again.communicate(timeout=120)
     assert Store(results).trials() == records
 
 
 def test_a_second_session_on_a_device_is_refused_or_waits(results: Path):
-    first = start(results, SLOWER)
+    first = start(results, SLOWER, "--max-blocks", "2")
     wait_until(lambda: len(list((results / "trials").glob("[!.]*.parquet"))) > 1, first)
-    refused = start(results, SLOWER)
+    refused = start(results, SLOWER, "--max-blocks", "2")
     _, err = refused.communicate(timeout=60)
     assert refused.returncode == 2
     assert f"error: the CPU is being measured already, by process {first.pid}, since" in err
-    waiting = start(results, SLOWER, "--wait", "2m")
+    waiting = start(results, SLOWER, "--max-blocks", "2", "--wait", "2m")
     _, err = waiting.communicate(timeout=120)
     assert waiting.returncode == 0, err
     assert f"waiting: the CPU is being measured already, by process {first.pid}" in err
     first.communicate(timeout=60)
     assert first.returncode == 0
     assert len({record.session_id for record in Store(results).trials()}) == 1  # nothing was left to do
+
+
+@pytest.mark.full
+def test_a_real_run_killed_with_its_child_goes_on_after_its_complete_blocks(results: Path):
+    """ResNet-50 in three arms; neither process has the time to tidy up."""
+    argv = [
+        "bench", "resnet50", "--treatments", "channels_last amp_bf16 fused_optimizer", "--preset", "tiny", "--device",
+        "cpu", "--input", "resident", "--max-blocks", "2", "--max-foreign-load", "64", "--max-steal", "1",
+    ]  # fmt: skip
+    run = [sys.executable, "-c", OWN_LOCKS, *argv]
+    command = subprocess.Popen(run, cwd=results.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def is_in_the_second_block() -> bool:
+        return any(record.block_index == 1 for record in Store(results).trials()) and bool(trial_processes(results))
+
+    wait_until(is_in_the_second_block, command, seconds=900)
+    for process in (psutil.Process(command.pid), *psutil.Process(command.pid).children(recursive=True)):
+        process.kill()
+    command.wait()
+    wait_until(lambda: trial_processes(results) == [], seconds=5)
+    finished = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in results.rglob("*.parquet")}
+    first = Store(results).trials()
+    again = subprocess.run(run, cwd=results.parent, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in finished} == finished
+    known = {record.trial_id for record in first}
+    new = [record for record in Store(results).trials() if record.trial_id not in known]
+    assert sorted(record.position or 0 for record in new) == list(range(5))  # of the interrupted block, and whole
+    assert {(record.kind, record.block_index) for record in new} == {("timing", 1)}
+    assert [finding.kind for finding in verify(results) if finding.kind != "leftover"] == []
