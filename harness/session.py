@@ -6,6 +6,7 @@ and goes on after them.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import time
@@ -23,8 +24,9 @@ from harness.launch import Executor
 from harness.plan import Frozen, Place, Plan, block_order
 from harness.record import FAILURES, RETRIES, Outcome, TrialRecord, Window
 from harness.registry import Registry
-from harness.spec import Arm, Cell, DataRef, Kind, ProcessChange, Treatment, Trial, UsageError, Use
+from harness.spec import Kind
 from harness.status import Present, counts, superseded_by
+from harness.trials import Trials
 
 if TYPE_CHECKING:
     from harness.machine import Machine
@@ -86,13 +88,26 @@ class Session:
     ids: SessionIds
     session_id: str = field(default_factory=identity.new_id)
     clock: Callable[[], float] = time.monotonic
-    data: dict[Place, DataRef] = field(default_factory=dict)
     records: list[TrialRecord] = field(default_factory=list)
     windows: dict[str, Any] = field(default_factory=dict)
     dropped: dict[Place, set[str]] = field(default_factory=dict)
     durations: list[float] = field(default_factory=list)
-    code_ids: dict[tuple[str, str], str] = field(default_factory=dict)
     started: float = 0.0
+
+    @functools.cached_property
+    def trials(self) -> Trials:
+        """What makes the trials of this session."""
+        return Trials(
+            plan=self.plan,
+            registry=self.registry,
+            machine=self.machine,
+            base_env_id=self.ids.base_env_id,
+            spec_id=self.spec_id,
+            session_id=self.session_id,
+            cache=self.options.cache,
+            work=self.store.root / ".work",
+            on_bad_item=self.options.on_bad_item,
+        )
 
     def run(self) -> Result:
         """Measure until every arm at every place is decided, the looks are used up, or the budget is spent."""
@@ -115,7 +130,9 @@ class Session:
     def _load_earlier(self) -> None:
         """The trials of the same spec, code, environment and hardware class that are in the store already."""
         codes = {
-            (place.workload, arm): self._code_id(place, arm) for place in self.plan.places for arm in self.plan.arms
+            (place.workload, arm): self.trials.code_id(place, arm)
+            for place in self.plan.places
+            for arm in self.plan.arms
         }
         superseded: list[TrialRecord] = []
         for record in self.store.trials(self.spec_id):
@@ -167,19 +184,8 @@ class Session:
                 self._make_data_of(place)
 
     def _make_data_of(self, place: Place) -> None:
-        workload = self.registry.workload(place.workload)
-        if workload.prepare is None:
-            self.data[place] = DataRef(folder="", digest="", items=0)
-            return
-        data = workload.prepare(
-            cache=self.options.cache / "data",
-            source=self.options.data_source,
-            seed=self.plan.experiment.seed,
-            **place.params,
-        )
-        for warning in data.warnings:
+        for warning in self.trials.make_data(place, self.options.data_source):
             self.progress.note(f"{place.label}: {warning}")
-        self.data[place] = data
 
     def _write_skips(self) -> None:
         for skip in self.plan.skips:
@@ -190,8 +196,8 @@ class Session:
         return record.is_skip and record.arm == arm and self._at(record, place)
 
     def _write_row(self, place: Place, arm: str, outcome: Outcome, reason: str) -> None:
-        trial = self._trial(place, arm, Kind.TIMING, None, None)
-        record = asked(trial, self.ids, self._code_id(place, arm))
+        trial = self.trials.make(place, arm, Kind.TIMING, None, None)
+        record = asked(trial, self.ids, self.trials.code_id(place, arm))
         self._declare(record)
         record.outcome, record.reason = outcome, reason
         self._keep(self.store.write_trial(record, [], []), [])
@@ -211,12 +217,12 @@ class Session:
                 return
 
     def _compiles(self, arm: str) -> bool:
-        return any("compile" in treatment.hooks for treatment, _ in self._treatments(self._arm(arm).uses))
+        return any("compile" in treatment.hooks for treatment, _ in self.trials.treatments(arm))
 
     def _earlier_preparation(self, place: Place, arm: str) -> TrialRecord | None:
         for record in reversed(self.records):
             if record.kind == Kind.PREPARE and record.arm == arm and self._at(record, place):
-                cache = self._compile_cache(place, arm)
+                cache = self.trials.compile_cache(place, arm)
                 kept = not self._compiles(arm) or (cache.is_dir() and any(cache.iterdir()))
                 return record if record.outcome is Outcome.OK and kept else None
         return None
@@ -225,7 +231,7 @@ class Session:
         """An arm one of whose treatments the baseline shows as well compares less than it says."""
         accepted = json.loads(baseline.already_so_json)
         for arm in self.plan.treated(place):
-            for use in self._arm(arm).uses:
+            for use in self.trials.arm(arm).uses:
                 if format_use(use) in accepted:
                     self._drop(place, arm)
                     if not any(self._is_skip(record, place, arm) for record in self.records):
@@ -240,7 +246,7 @@ class Session:
         if not self.plan.experiment.numerics or not self.registry.workload(place.workload).needs_torch:
             return
         at = self._numerics_place(place)
-        if at not in self.data:
+        if at not in self.trials.data:
             self._make_data_of(at)
         for arm in dict.fromkeys(("", *self.plan.runs[place])):
             if arm in self.dropped.get(place, set()) or self._budget_is_spent(place, [arm]):
@@ -299,7 +305,7 @@ class Session:
                 if not self._is_complete(place, next_block[place], order):
                     if self._budget_is_spent(place, order) or not self._block(place, next_block[place], order):
                         return "budget"
-                    self._check_code()
+                    self.trials.check_code()
                 next_block[place] += 1
         return ""
 
@@ -359,10 +365,10 @@ class Session:
         """Run one trial, again where its outcome allows it; every attempt is stored."""
         attempt = 0
         while True:
-            trial = self._trial(place, arm, kind, block, position)
+            trial = self.trials.make(place, arm, kind, block, position)
             self._announce(place, arm, kind)
-            launched = self.executor.run(trial, self._process_change(arm), self.options.trial_timeout_s)
-            record, windows = collect(trial, launched, self.ids, self._code_id(place, arm), attempt)
+            launched = self.executor.run(trial, self.trials.process_change(arm), self.options.trial_timeout_s)
+            record, windows = collect(trial, launched, self.ids, self.trials.code_id(place, arm), attempt)
             self._declare(record)
             self._mark_if_disturbed(record)
             self._mark_if_wrong(record, place)
@@ -376,7 +382,7 @@ class Session:
     def _declare(self, record: TrialRecord) -> None:
         """Write down what the arm's treatments alter on purpose, and what they promise of the results."""
         traits = self.registry.workload(record.workload).traits
-        pairs = self._treatments(self._arm(record.arm).uses)
+        pairs = self.trials.treatments(record.arm)
         record.declared_changes_json = to_json(sorted({change for each, _ in pairs for change in each.changes}))
         record.declared_numerics = numerics.weakest(
             [each.promise(traits, full_params(use, each)) for each, use in pairs]
@@ -425,114 +431,14 @@ class Session:
         records = [record for record in self.records if only_session in ("", record.session_id)]
         return judge(self.plan.experiment, self.spec_id, records, self.windows, last_look=last_look)
 
-    # -------------------------------------------------------------------------------------------- one trial
-
-    def _trial(self, place: Place, arm: str, kind: Kind, block: int | None, position: int | None) -> Trial:
-        trial_id = identity.new_id()
-        data = self.data.get(place, DataRef(folder="", digest="", items=0))
-        uses = self._arm(arm).uses
-        also = self.plan.foreign_uses(place) if kind is Kind.PREPARE and arm == self.plan.baseline else ()
-        cell = Cell(
-            workload=place.workload,
-            params=dict(place.params),
-            preset=place.preset,
-            mode=place.mode,
-            input=place.input,
-            data_digest=data.digest,
-            device=self.plan.device,
-            arm=self._arm(arm),
-            kind=kind,
-            measure=self.plan.experiment.measure,
-        )
-        ranks = self._process_change(arm).ranks
-        return Trial(
-            trial_id=trial_id,
-            spec_id=self.spec_id,
-            session_id=self.session_id,
-            cell=cell,
-            cell_id=identity.cell_id(cell),
-            is_baseline=arm == self.plan.baseline,
-            block_index=block,
-            position=position,
-            seed=self.plan.experiment.seed + (block or 0),
-            device_index=None if self.plan.device == "cpu" else 0,
-            threads=max(1, self.plan.threads // ranks),
-            rank_count=ranks,
-            data_folder=data.folder,
-            items_in_data=data.items,
-            work_folder=str(self.store.root / ".work" / trial_id),
-            compile_cache=str(self._compile_cache(place, arm)),
-            workload_source=self.registry.workload_source(place.workload),
-            treatment_sources=tuple(
-                self.registry.treatment_source(name) for name in sorted({use.name for use in (*uses, *also)})
-            ),
-            also_prove=also,
-            on_bad_item=self.options.on_bad_item,  # type: ignore[arg-type]
-        )
-
-    def _process_change(self, arm: str) -> ProcessChange:
-        return process_change(self._arm(arm), self.registry, self.machine)
-
-    def _arm(self, text: str) -> Arm:
-        """An arm of the plan, or the plain one, which numerics are compared with also where it is not measured."""
-        return self.plan.arms[text] if text else Arm()
-
-    def _treatments(self, uses: Iterable[Use]) -> list[tuple[Treatment, Use]]:
-        return [(self.registry.treatments[use.name], use) for use in uses]
-
-    def _compile_cache(self, place: Place, arm: str) -> Path:
-        """A private folder for each arm, code and environment; a cold arm gets a new one every time."""
-        key = identity.digest(
-            "x", [place.workload, dict(place.params), place.mode, arm, self._code_id(place, arm), self.ids.base_env_id]
-        )
-        folder = self.options.cache / "compile" / key[:20]
-        if self.plan.experiment.measure.compile_cache == "cold":
-            return folder / identity.new_id()
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
-    def _code_id(self, place: Place, arm: str) -> str:
-        key = (place.workload, arm)
-        if key not in self.code_ids:
-            self.code_ids[key] = self._read_code(*key)
-        return self.code_ids[key]
-
-    def _read_code(self, workload: str, arm: str) -> str:
-        sources = [self.registry.workload_source(workload)]
-        sources += [self.registry.treatment_source(use.name) for use in self._arm(arm).uses]
-        return identity.code_id(identity.code_parts(sources))
-
-    def _check_code(self) -> None:
-        """A source edited while its arms are measured would make the rest something else under the same id."""
-        for key, known in self.code_ids.items():
-            if self._read_code(*key) != known:
-                raise UsageError(
-                    f"the sources behind {key[0]} {key[1] or 'baseline'} changed while it was measured; "
-                    "what is stored stays as it is, run the command again to measure the new code"
-                )
-
     def _at(self, record: TrialRecord, place: Place) -> bool:
-        return (
-            record.workload == place.workload
-            and json.loads(record.params_json) == dict(place.params)
-            and (record.data_digest in ("", self.data[place].digest) if place in self.data else True)
-        )
+        return self.trials.is_at(record, place)
 
 
 def ends_its_arm(record: TrialRecord) -> bool:
     """Whether an arm is measured no more after this trial: it failed, as often as it may, or does not apply here."""
     failed = record.outcome in FAILURES and record.attempt >= RETRIES.get(record.outcome, 0)
     return failed or record.outcome is Outcome.NOT_APPLICABLE
-
-
-def process_change(arm: Arm, registry: Registry, machine: Machine) -> ProcessChange:
-    """How the processes of an arm are to be started."""
-    change = ProcessChange()
-    for use in arm.uses:
-        treatment = registry.treatments[use.name]
-        if "process" in treatment.hooks:
-            change = treatment.hooks["process"](change, machine, **full_params(use, treatment))
-    return change
 
 
 def session_ids(plan: Plan, machine: Machine, environment_id: str) -> SessionIds:

@@ -108,7 +108,7 @@ def measure(
 
 def gpus_used(plan: Plan, registry: Registry, machine: Machine) -> int:
     """How many of the machine's GPUs, the first ones, the arm takes that takes the most."""
-    from harness.session import process_change
+    from harness.trials import process_change
 
     if plan.device == "cpu":
         return 0

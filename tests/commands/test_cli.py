@@ -203,7 +203,7 @@ def test_looking_is_quick_and_loads_neither_torch_nor_pandas(argv: list[str]):
     script = (
         f"import sys\nfrom harness.commands.cli import main\ntry:\n    main({argv!r})\nexcept SystemExit:\n    pass\n"
     )
-    script += "print([name for name in ('torch', 'pandas', 'matplotlib') if name in sys.modules])"
+    script += "print([name for name in ('torch', 'pandas', 'matplotlib', 'pyarrow') if name in sys.modules])"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
