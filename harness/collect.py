@@ -14,6 +14,12 @@ from harness.record import ChildRecord, Outcome, Sample, TrialRecord, Window
 from harness.spec import Trial
 from harness.telemetry import shares
 
+BY_RANK = (
+    "rank", "items_per_step", "loss_after", "peak_host_bytes", "peak_allocated_bytes", "peak_reserved_bytes",
+    "peak_device_bytes", "comm_bytes", "comm_ns",
+)  # fmt: skip
+"""What is kept of each rank beside the row's total, maximum or mean."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SessionIds:
@@ -45,6 +51,7 @@ def collect(
         _fill_time(record, windows)
         _fill_work(record, ranks)
         _fill_memory(record, ranks)
+        _fill_ranks(record, ranks)
         _fill_load(record, ranks, launched.samples, ids.cores)
         if record.outcome is Outcome.OK and record.steps_performed not in (None, record.steps_asked):
             record.outcome = Outcome.NOT_COMPARABLE
@@ -92,7 +99,7 @@ def _fill_startup(record: TrialRecord, ranks: Sequence[ChildRecord]) -> None:
     for name in ("import", "build", "first_step", "compile", "total"):
         field = f"startup_{name}_ns"
         setattr(record, field, _over(max, ranks, field))
-    record.items_per_step = ranks[0].items_per_step
+    record.items_per_step = _over(sum, ranks, "items_per_step")
 
 
 def _fill_proof(record: TrialRecord, ranks: Sequence[ChildRecord]) -> None:
@@ -136,6 +143,12 @@ def _fill_work(record: TrialRecord, ranks: Sequence[ChildRecord]) -> None:
 def _fill_memory(record: TrialRecord, ranks: Sequence[ChildRecord]) -> None:
     for field in ("peak_host_bytes", "peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes"):
         setattr(record, field, _over(max, ranks, field))
+
+
+def _fill_ranks(record: TrialRecord, ranks: Sequence[ChildRecord]) -> None:
+    record.comm_bytes, record.comm_ns = _over(max, ranks, "comm_bytes"), _over(max, ranks, "comm_ns")
+    if len(ranks) > 1:
+        record.ranks_json = to_json([{name: getattr(rank, name) for name in BY_RANK} for rank in ranks])
 
 
 def _fill_load(record: TrialRecord, ranks: Sequence[ChildRecord], samples: Sequence[Sample], cores: int) -> None:

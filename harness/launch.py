@@ -325,11 +325,12 @@ def explain(
     trial: Trial, returncode: int, ranks: Sequence[ChildRecord], ending: Ending, out_of_memory: bool
 ) -> tuple[Outcome, str]:
     """The outcome of a launch and its reason in a sentence."""
-    for record in ranks:
-        if record.outcome is Outcome.CRASHED and out_of_memory:
-            return Outcome.OOM_HOST, f"host memory ran out, and then: {record.reason}"
-        if record.outcome is not Outcome.OK:
-            return record.outcome, record.reason
+    failed = [record for record in ranks if record.outcome is not Outcome.OK]
+    if failed:
+        first = min(failed, key=lambda record: record.written_monotonic_ns)
+        if first.outcome is Outcome.CRASHED and out_of_memory:
+            return Outcome.OOM_HOST, f"host memory ran out, and then: {first.reason}"
+        return first.outcome, first.reason
     if ending.limit_s is not None:
         whose = "this phase" if ending.of_phase else "a whole trial"
         return Outcome.TIMED_OUT, f"timed out in {ending.phase} after {ending.limit_s:g} s, the limit of {whose}"

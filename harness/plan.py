@@ -286,6 +286,10 @@ def unmet(requires: Requires, workload: Workload, place: Place, device: str, mac
             requires.capability is None or (capability is not None and tuple(capability) >= requires.capability),
             f"needs compute capability {requires.capability}, this GPU has {capability}",
         ),
+        (
+            device == "cpu" or len(machine.gpus) >= requires.ranks,
+            f"needs {requires.ranks} CUDA devices, one a rank; this machine has {len(machine.gpus)}",
+        ),
         (not requires.root or machine.is_root, "needs root"),
     ]
     checks += [

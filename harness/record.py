@@ -158,6 +158,11 @@ class TrialRecord:
     peak_reserved_bytes: int | None = column("peak of torch's reserved device bytes, largest rank; null on a CPU")
     peak_device_bytes: int | None = column("peak device memory of the process by NVML; null on a CPU")
 
+    # several ranks
+    comm_bytes: int | None = column("bytes a rank sends in a step by a ring, from the profiled step's collectives")
+    comm_ns: int | None = column("time of the profiled step during which ranks exchanged something, longest rank")
+    ranks_json: str = column("what differs by rank: memory, items, loss, bytes; empty list for one process", "[]")
+
     # utilization
     cpu_utilization: float | None = column("CPU time of the child's tree over wall time and allowed cores, timed part")
     gpu_utilization: float | None = column("mean of the driver's utilization over the timed part")
@@ -227,6 +232,11 @@ class ChildRecord:
     skipped_steps: int | None = None
     loss_before: float | None = None
     loss_after: float | None = None
+    comm_bytes: int | None = None
+    comm_ns: int | None = None
+    rank: int = 0
+    written_monotonic_ns: int = 0
+    """When it was written, on the system-wide monotonic clock: of ranks that failed, the first explains the others."""
     evidence: dict[str, Any] = field(default_factory=dict)
     already_so: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -134,6 +135,26 @@ class Kernel:
     stream: int
 
 
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One exchange between ranks in the profiled step, as this rank issued it."""
+
+    name: str
+    """As torch calls it: "allreduce", "allgather_base", "reduce_scatter_base", "broadcast"."""
+    dtype: str
+    size_bytes: int
+    """Of the whole that is reduced, gathered, scattered or broadcast."""
+
+    def sent_bytes(self, rank_count: int) -> float:
+        """What a rank sends on average by a ring, the least that moves the data.
+
+        An all-reduce is a reduce-scatter and an all-gather, so it counts twice.
+        https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+        """
+        passes = 2 if "allreduce" in self.name else 1
+        return passes * self.size_bytes * (rank_count - 1) / rank_count
+
+
 class Trace(Protocol):
     """One step profiled with shapes after the timed part; what proofs read. `child.torch_side.witness` makes it."""
 
@@ -151,6 +172,12 @@ class Trace(Protocol):
 
     def convolutions(self) -> list[Op]:
         """The convolutions, forward and backward."""
+
+    def collectives(self) -> list[Collective]:
+        """What this rank exchanged with the others, in order; empty where a replayed graph shows no operators."""
+
+    def communication_ns(self) -> int:
+        """Time during which at least one exchange was under way."""
 
 
 class Bench(Protocol):
@@ -177,6 +204,11 @@ class Bench(Protocol):
     """What hooks found out, as plain values: stored with the trial."""
     kept: dict[str, Any]
     """Live objects that hooks hand to one another and to their proof, by the treatment's name; never stored."""
+    without_sync: Callable[[], AbstractContextManager[Any]]
+    """Entered around all micro-batches of a step but the last, where ranks need not exchange gradients yet."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """The value of every rank, in rank order. All ranks have to call it: gather first, judge afterwards."""
 
     def processes(self) -> list[Any]:
         """psutil processes below this one (loader workers, compile workers)."""
@@ -233,6 +265,7 @@ class Requires:
     capability: tuple[int, int] | None = None
     gpus: int = 0
     ranks: int = 1
+    """Processes that train together; on CUDA each has a device of its own."""
     torch: str = ""
     packages: tuple[str | tuple[str, ...], ...] = ()
     """Distributions, as `importlib.metadata` names them; of a tuple within it any one will do."""

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -25,18 +26,24 @@ DEVICE_MEMORY_SIGNS = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED"
 
 
 def main(path: str) -> int:
-    """Run the trial of one file; the outcome is in the record, the exit code only says that one was written."""
+    """Run the trial of one file; the outcome is in the record.
+
+    The exit code says that one was written. Only one of several ranks says that it failed: then torchrun ends the
+    others, which would wait for it.
+    """
     host.die_with_parent()
     startup = Startup(started=host.started_ns())
     trial = read_trial(Path(path))
+    failed = False
     try:
         record = run(trial, startup)
     except BaseException as error:
+        failed = True
         record = failure(error)
         traceback.print_exc()
     write_record(Path(trial.work_folder), record)
     host.enter_phase(trial, Phase.EXIT)
-    return 0
+    return int(failed and trial.rank_count > 1)
 
 
 def read_trial(path: Path) -> Trial:
@@ -98,6 +105,8 @@ def failure(error: BaseException) -> ChildRecord:
         return ChildRecord(outcome=Outcome.OOM_DEVICE, reason=words)
     if "can't allocate memory" in words or "Cannot allocate memory" in words:
         return ChildRecord(outcome=Outcome.OOM_HOST, reason=words)
+    if "Connection closed by peer" in words or "Connection reset by peer" in words:
+        return ChildRecord(outcome=Outcome.CRASHED, reason=f"another rank had died: {words}")
     if "fail_on_recompile" in words:
         return ChildRecord(
             outcome=Outcome.NOT_STEADY, reason=f"a compiled graph was compiled again after warm-up: {words}"
@@ -107,7 +116,8 @@ def failure(error: BaseException) -> ChildRecord:
 
 def write_record(folder: Path, record: ChildRecord) -> None:
     """Write to a temporary name and rename, so that the parent never sees half a record."""
-    rank = os.environ.get("RANK", "0")
+    rank = int(os.environ.get("RANK", "0"))
+    record = replace(record, rank=rank, written_monotonic_ns=time.monotonic_ns())
     temporary = folder / f".record.rank{rank}.json"
     temporary.write_bytes(msgspec.json.encode(record, enc_hook=str))
     temporary.rename(folder / f"record.rank{rank}.json")

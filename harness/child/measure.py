@@ -15,7 +15,7 @@ from harness.child import host
 from harness.child.loop import run_window
 from harness.child.rig import Rig
 from harness.record import ChildRecord, Outcome, Window
-from harness.spec import Kind, NoEffect, NotApplicable, Phase, Treatment, Trial, Use
+from harness.spec import Kind, NoEffect, NotApplicable, Phase, Trace, Treatment, Trial, Use
 from harness.steady import earliest_start, find_steady
 
 FEWEST_WINDOWS = 5
@@ -129,7 +129,7 @@ def _warm_up(trial: Trial, rig: Rig) -> None:
     while quiet < wanted and len(times) < 10 * wanted:
         times.append(run_window(rig.step, 1, rig.synchronise)[1])
         now = rig.compile_count()
-        quiet, compiled = (quiet + 1, compiled) if now == compiled else (0, now)
+        quiet, compiled = (0 if rig.agree(now != compiled) else quiet + 1), now
     rig.restore()
     rig.synchronise()
     if rig.compile_count():
@@ -137,18 +137,18 @@ def _warm_up(trial: Trial, rig: Rig) -> None:
 
 
 def _steps_per_window(trial: Trial, rig: Rig) -> int:
-    step_ns = max(1.0, float(median(rig.bench.step_times_ns[-3:])))
+    step_ns = max(1.0, rig.agree(float(median(rig.bench.step_times_ns[-3:]))))
     needed = math.ceil(trial.cell.measure.window_ms * 1e6 / step_ns)
     return max(needed, 5 if trial.cell.device != "cpu" else 1)
 
 
 def _timed_part(trial: Trial, rig: Rig, record: ChildRecord) -> ChildRecord:
-    step_count = _steps_per_window(trial, rig)
     performed = rig.counters.steps_performed
     peak_is_reset = host.reset_peak_rss()
     rig.reset_peaks()
     gc.collect()
     gc.disable()
+    step_count = _steps_per_window(trial, rig)  # last, since ranks meet there and start together
     busy = host.tree_cpu_ns()
     started = time.monotonic_ns()
     try:
@@ -173,18 +173,20 @@ def _timed_part(trial: Trial, rig: Rig, record: ChildRecord) -> ChildRecord:
 
 
 def _windows(trial: Trial, rig: Rig, step_count: int) -> tuple[list[Window], str]:
-    """Windows until the process is steady; the reason is empty when it is."""
+    """Windows until the process is steady, or the slowest of its ranks; the reason is empty when it is."""
     settings = trial.cell.measure
     windows: list[Window] = []
+    slowest: list[float] = []
     reason = ""
     for _ in range(1 + settings.extensions):
         deadline = time.monotonic() + settings.timed_seconds
         target = len(windows) + settings.windows
         fewest = len(windows) + min(FEWEST_WINDOWS, settings.windows)
-        while len(windows) < target and (len(windows) < fewest or time.monotonic() < deadline):
+        while len(windows) < target and (len(windows) < fewest or rig.agree(time.monotonic() < deadline)):
             windows.append(_one_window(trial, rig, len(windows), step_count))
-        changed = earliest_start([w.compiles for w in windows], [w.reserved_bytes for w in windows])
-        steady = find_steady([w.host_ns / w.step_count for w in windows], earliest=changed)
+            slowest.append(rig.agree(windows[-1].host_ns / step_count))
+        changed = rig.agree(earliest_start([w.compiles for w in windows], [w.reserved_bytes for w in windows]))
+        steady = find_steady(slowest, earliest=int(changed))
         if steady.ok:
             return windows, ""
         reason = steady.reason
@@ -215,13 +217,22 @@ def _one_window(trial: Trial, rig: Rig, index: int, step_count: int) -> Window:
 def _prove(rig: Rig, proofs: Proofs, record: ChildRecord) -> ChildRecord:
     """Profile one step and hear every proof; a refusal takes the numbers away."""
     trace = rig.profile()
-    record = replace(record, loss_after=rig.loss())
+    record = replace(record, loss_after=rig.loss(), **_exchanged(rig, trace))
     try:
         evidence: Mapping[str, Any] = proofs.evidence(rig, trace)
     except NoEffect as error:
         return replace(_without_numbers(record), outcome=Outcome.NOT_APPLIED, reason=str(error))
     accepted = proofs.already_so(rig, lambda: _steps(rig, PREPARE_STEPS), trace)
     return replace(record, evidence=dict(evidence), already_so=accepted, facts={**rig.facts(), **rig.bench.facts})
+
+
+def _exchanged(rig: Rig, trace: Trace | None) -> dict[str, Any]:
+    """What this rank exchanged with the others in the profiled step; nothing where no exchange is to be seen."""
+    seen = trace.collectives() if trace is not None and rig.bench.rank_count > 1 else []
+    if trace is None or not seen:
+        return {}
+    sent = sum(each.sent_bytes(rig.bench.rank_count) for each in seen)
+    return {"comm_bytes": round(sent), "comm_ns": trace.communication_ns()}
 
 
 def _without_numbers(record: ChildRecord) -> ChildRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ class PlainBench:
     step_times_ns: list[int] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
+    without_sync: Callable[[], AbstractContextManager[Any]] = field(default_factory=lambda: nullcontext)
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
 
     def processes(self) -> list[Any]:
         import psutil

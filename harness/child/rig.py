@@ -30,7 +30,9 @@ class Rig:
     step: Callable[[], Any]
     """One complete step of the arm; its result (the loss, if any) is dropped."""
     items_per_step: Callable[[], float]
-    """Units of work in a step over all ranks, known after the first step."""
+    """Units of work in a step of this rank, known after the first step."""
+    agree: Callable[[float], float] = float
+    """The largest of the ranks' values, so that all take the same steps; they wait for one another here."""
     counters: Counters = field(default_factory=Counters)
     waits_for_data: bool = False
     counts_steps: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from harness.metrics.communication import COMMUNICATION
 from harness.metrics.compute import COMPUTE
 from harness.metrics.device import DEVICE
 from harness.metrics.memory import MEMORY
@@ -18,7 +19,9 @@ from harness.record import Measurement, TrialRecord
 
 __all__ = ["METRICS", "PRIMARY", "Better", "Metric", "WindowTable", "measure"]
 
-METRICS: Mapping[str, Metric] = MappingProxyType({metric.id: metric for metric in (*TIME, *MEMORY, *DEVICE, *COMPUTE)})
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {metric.id: metric for metric in (*TIME, *MEMORY, *DEVICE, *COMPUTE, *COMMUNICATION)}
+)
 """All metrics by id, in the order in which they are listed."""
 
 PRIMARY = "step_time"

@@ -13,7 +13,7 @@ import torch
 
 from harness.arms import full_params
 from harness.child.rig import Counters, Rig
-from harness.child.torch_side import probe, witness
+from harness.child.torch_side import probe, ranks, witness
 from harness.child.torch_side.bench import TorchBench, Treated
 from harness.child.torch_side.saved import Saved
 from harness.child.torch_side.source import Source
@@ -47,6 +47,8 @@ def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) 
     ]
     treated = Treated(bench, pairs)
     treated.apply("runtime", None)
+    if bench.rank_count > 1:
+        ranks.join(bench.device)
     _seed(trial.seed)
     counters = Counters()
     source = Source(trial, bench, treated, counters)
@@ -58,6 +60,7 @@ def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) 
         bench=bench,
         step=composed,
         items_per_step=source.items_per_step,
+        agree=ranks.largest if bench.rank_count > 1 else float,
         counters=counters,
         counts_steps=True,
         waits_for_data=trial.cell.input == "loader",
@@ -80,7 +83,7 @@ def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) 
 def _device(trial: Trial) -> torch.device:
     if trial.cell.device == "cpu":
         return torch.device("cpu")
-    index = int(os.environ.get("LOCAL_RANK", trial.device_index or 0))
+    index = (trial.device_index or 0) + int(os.environ.get("LOCAL_RANK", "0"))
     torch.cuda.set_device(index)
     return torch.device("cuda", index)
 
@@ -96,6 +99,8 @@ def _build_step(bench: TorchBench, treated: Treated, source: Source) -> Step:
     if bench.workload.model is None:
         return load_step(bench, source)
     _build_model(bench, treated)
+    if bench.rank:
+        _seed(bench.seed + bench.rank)  # the same model on all ranks, but not the same dropout
     if bench.mode == "train":
         _build_optimizer(bench, treated)
         return train_step(bench, treated, source)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from harness.child.torch_side import witness
+from harness.child.torch_side import ranks, witness
 from harness.child.torch_side.saved import save
 from harness.spec import Params, Treatment, Workload
 
@@ -33,6 +34,10 @@ class TorchBench:
     facts: dict[str, Any] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
     latest_batch: Any = None
+    without_sync: Callable[[], AbstractContextManager[Any]] = field(default_factory=lambda: nullcontext)
+
+    def gather(self, value: Any) -> list[Any]:
+        return ranks.gather(value, self.rank_count)
 
     def processes(self) -> list[Any]:
         return witness.processes()

@@ -109,5 +109,6 @@ def runtime_facts(device: torch.device) -> dict[str, Any]:
     }
     if device.type == "cuda":
         facts["cudnn.version"] = torch.backends.cudnn.version()
+        facts["nccl.version"] = ".".join(map(str, torch.cuda.nccl.version()))
         facts["allocator"] = torch.cuda.get_allocator_backend()
     return facts

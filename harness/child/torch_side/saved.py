@@ -39,13 +39,14 @@ class Saved:
 
 def save(model: Any, optimizer: Any) -> Callable[[], None]:
     """Copy a model's tensors to the host; what is returned puts them back, and zeroes the optimizer's state."""
-    tensors = [(tensor, tensor.detach().cpu().clone()) for tensor in _tensors(model)]
+    tensors = [(tensor, _local(tensor).detach().cpu().clone()) for tensor in _tensors(model)]
 
     @torch.no_grad()
     def put_back() -> None:
         for tensor, saved in tensors:
-            tensor.copy_(saved)
-        for state in optimizer.state.values() if optimizer is not None else ():
+            _local(tensor).copy_(saved)
+        sharded = getattr(optimizer, "optim", optimizer)  # ZeRO's optimizer holds its rank's share in another
+        for state in sharded.state.values() if sharded is not None else ():
             for value in state.values():
                 if isinstance(value, torch.Tensor):
                     value.zero_()
@@ -57,3 +58,9 @@ def _tensors(model: Any) -> list[torch.Tensor]:
     if not isinstance(model, torch.nn.Module):
         return []
     return [*model.parameters(), *model.buffers()]
+
+
+def _local(tensor: Any) -> torch.Tensor:
+    """This rank's share of a sharded tensor; any other as it is."""
+    share: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return share

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler
 
 from harness.child.rig import Counters
 from harness.child.torch_side.bench import TorchBench, Treated
-from harness.spec import Trial
+from harness.spec import NotApplicable, Trial
 
 RESIDENT_BATCHES = 4
 
@@ -54,11 +54,20 @@ class Source:
             "collate_fn": bench.workload.collate,
         }
         if bench.rank_count > 1:
-            arguments["sampler"] = torch.utils.data.DistributedSampler(
-                bench.dataset, bench.rank_count, bench.rank, seed=bench.seed
+            self._check_share()
+            arguments["sampler"] = DistributedSampler(
+                bench.dataset, bench.rank_count, bench.rank, seed=bench.seed, drop_last=True
             )
             del arguments["shuffle"]
-        return DataLoader(bench.dataset, **self.treated.apply("loader", arguments))
+        treated = self.treated.apply("loader", arguments)
+        if treated.get("sampler") is not arguments.get("sampler"):
+            raise NotApplicable("a treatment of the arm replaces the sampler that gives each rank data of its own")
+        return DataLoader(bench.dataset, **treated)
+
+    def _check_share(self) -> None:
+        items, batch, ranks = len(self.bench.dataset), self.bench.params["batch"], self.bench.rank_count
+        if items < int(batch) * ranks:
+            raise NotApplicable(f"{items} items hold no batch of {batch} for each of {ranks} ranks; give it more data")
 
     def rewind(self) -> None:
         """Start again at the first batch; a loader's first batch is fetched here, outside any timing."""
@@ -92,8 +101,8 @@ class Source:
             yield batch
 
     def items_per_step(self) -> float:
-        """Mean over the batches counted when the source was wound up, over all ranks."""
-        return float(np.mean(self.items)) * self.bench.rank_count
+        """Mean over the batches counted when the source was wound up, of this rank."""
+        return float(np.mean(self.items))
 
     def latest_loss(self) -> float | None:
         return None if self.loss is None else float(self.loss)
@@ -105,7 +114,9 @@ class Source:
 
 
 def _endless(loader: Any) -> Iterator[Any]:
-    while True:
+    for epoch in itertools.count():
+        if isinstance(getattr(loader, "sampler", None), DistributedSampler):
+            loader.sampler.set_epoch(epoch)
         yield from loader
 
 

@@ -43,13 +43,18 @@ def train_step(bench: TorchBench, treated: Treated, source: Source) -> Step:
         return finish(loss.detach())
 
     def in_parts(batch: Any) -> bool:
-        total = 0.0
-        parts = split(batch)
-        for part in parts:
+        *early, last = parts = split(batch)
+
+        def part_of(part: Any) -> Any:
             loss = forward(part) / len(parts)
             backward(loss)
-            total += loss.detach()
-        return finish(total)
+            return loss.detach()
+
+        total = 0.0
+        for part in early:
+            with bench.without_sync():
+                total += part_of(part)
+        return finish(total + part_of(last))
 
     return Step(_fetch(bench, source), in_parts if treated.fills("update.split") else whole)
 

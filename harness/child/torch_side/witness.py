@@ -14,7 +14,8 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from harness.spec import Kernel, Op, TensorInfo
+from harness.child.torch_side.collectives import collectives, communication_ns
+from harness.spec import Collective, Kernel, Op, TensorInfo
 
 MATMULS = frozenset(
     [
@@ -68,6 +69,14 @@ class StepTrace:
     def convolutions(self) -> list[Op]:
         """The convolutions that ran, forward and backward."""
         return list(self.innermost.get("convolution", ()))
+
+    def collectives(self) -> list[Collective]:
+        """What this rank exchanged with the others, in order."""
+        return collectives(self.ops)
+
+    def communication_ns(self) -> int:
+        """Time during which at least one exchange was under way."""
+        return communication_ns(self.ops, self.kernels)
 
 
 def profile_step(step: Callable[[], Any], device: torch.device) -> StepTrace:
