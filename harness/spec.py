@@ -180,6 +180,12 @@ class Trace(Protocol):
         """Time during which at least one exchange was under way."""
 
 
+class Pause(Protocol):
+    """What is entered around work during which something rests."""
+
+    def __call__(self) -> AbstractContextManager[Any]: ...
+
+
 class Bench(Protocol):
     """What a treatment's hook and proof may see of the trial under way. Implemented by `child.torch_side.assemble`."""
 
@@ -204,7 +210,7 @@ class Bench(Protocol):
     """What hooks found out, as plain values: stored with the trial."""
     kept: dict[str, Any]
     """Live objects that hooks hand to one another and to their proof, by the treatment's name; never stored."""
-    without_sync: Callable[[], AbstractContextManager[Any]]
+    without_sync: Pause
     """Entered around all micro-batches of a step but the last, where ranks need not exchange gradients yet."""
 
     def gather(self, value: Any) -> list[Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.arms import full_params
 from harness.child.rig import Rig, nothing
-from harness.spec import Treatment, Trial, Workload
+from harness.spec import Pause, Treatment, Trial, Workload
 
 
 @dataclass
@@ -33,7 +33,7 @@ class PlainBench:
     step_times_ns: list[int] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
-    without_sync: Callable[[], AbstractContextManager[Any]] = field(default_factory=lambda: nullcontext)
+    without_sync: Pause = nullcontext
 
     def gather(self, value: Any) -> list[Any]:
         return [value]

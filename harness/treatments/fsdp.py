@@ -104,7 +104,7 @@ TREATMENT = Treatment(
     requires_for=requires,
     hooks={"process": process, "shard": shard},
     proof=Proof(after=proof),
-    changes=("samples", "ranks", "threads"),
+    changes=("items_per_step", "rank_count", "threads"),
     addresses=("memory",),
     numerics=numerics,
 )

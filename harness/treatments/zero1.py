@@ -71,7 +71,7 @@ TREATMENT = Treatment(
     requires_for=lambda ranks: Requires(modes=("train",), ranks=ranks),
     hooks={"process": process, "shard": shard, "optimizer": optimizer},
     proof=Proof(after=proof),
-    changes=("samples", "ranks", "threads"),
+    changes=("items_per_step", "rank_count", "threads"),
     addresses=("memory",),
     numerics=numerics,
 )

@@ -200,7 +200,12 @@ def run_afresh(trial: Trial, twins: frozenset[str] = frozenset()) -> ChildRecord
             sources[use.name] = _twin_source(sources[use.name], folder)
         elif "process" in treatment.hooks:
             change = treatment.hooks["process"](change, machine(), **full_params(use, treatment))
-    trial = dataclasses.replace(trial, work_folder=str(folder / "work"), treatment_sources=tuple(sources.values()))
+    trial = dataclasses.replace(
+        trial,
+        rank_count=change.ranks,
+        work_folder=str(folder / "work"),
+        treatment_sources=tuple(sources.values()),
+    )
     launched = LocalExecutor().run(trial, change, TRIAL_SECONDS)
     if launched.ranks:
         return launched.ranks[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 
 from harness.child.torch_side import ranks, witness
 from harness.child.torch_side.saved import save
-from harness.spec import Params, Treatment, Workload
+from harness.spec import Params, Pause, Treatment, Workload
 
 
 @dataclass
@@ -34,7 +34,7 @@ class TorchBench:
     facts: dict[str, Any] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
     latest_batch: Any = None
-    without_sync: Callable[[], AbstractContextManager[Any]] = field(default_factory=lambda: nullcontext)
+    without_sync: Pause = nullcontext
 
     def gather(self, value: Any) -> list[Any]:
         return ranks.gather(value, self.rank_count)
