@@ -120,7 +120,21 @@ class Session:
         for place in places:
             self._prepare(place)
             self._check_numerics(place)
-        stopped_by = self._rounds(places)
+        return self._ended(self._rounds(places))
+
+    def check(self) -> Result:
+        """Try the proof and the numerics of every arm, timing nothing; what the budget does not reach has no record."""
+        self.started = self.clock()
+        self._load_earlier()
+        self._make_data()
+        self._write_skips()
+        for place in self.plan.places:
+            if self.plan.runs[place]:
+                self._prepare(place, all_arms=True)
+                self._check_numerics(place)
+        return self._ended("")
+
+    def _ended(self, stopped_by: str) -> Result:
         verdicts = self.judge(last_look=True)
         failures = sum(record.outcome in FAILURES for record in self._last_attempts() if not record.is_skip)
         return Result(verdicts, failures, stopped_by)
@@ -203,10 +217,12 @@ class Session:
         self._keep(self.store.write_trial(record, [], []), [])
         self.progress.note(f"{place.label}: {arm or 'baseline'} is skipped: {reason}")
 
-    def _prepare(self, place: Place) -> None:
+    def _prepare(self, place: Place, all_arms: bool = False) -> None:
         """One short trial of the baseline, for the other arms' proofs, and of each arm that fills a compile cache."""
         for arm in self.plan.runs[place]:
-            if arm != self.plan.baseline and not self._compiles(arm):
+            if arm != self.plan.baseline and not (all_arms or self._compiles(arm)):
+                continue
+            if arm in self.dropped.get(place, set()) or self._budget_is_spent(place, [arm]):
                 continue
             record = self._earlier_preparation(place, arm) or self._attempt(place, arm, Kind.PREPARE, None, None)
             if record.outcome is not Outcome.OK:

@@ -160,6 +160,25 @@ def test_what_the_baseline_shows_already_is_not_applicable(tmp_path: Path):
     assert not any("alpha" in trial.cell.arm.names for trial in timed(executor))
 
 
+def test_a_check_tries_every_arm_once_and_times_nothing(tmp_path: Path):
+    executor = FakeExecutor(already_so={"alpha": {"seen": "yes"}})
+    session(tmp_path, executor).check()
+    assert [(trial.cell.kind, trial.cell.arm.names) for trial in executor.trials] == [
+        (Kind.PREPARE, ()),
+        (Kind.PREPARE, ("beta",)),
+    ]
+
+
+def test_arms_with_enough_blocks_make_way_and_go_on_later(tmp_path: Path):
+    effects = {"alpha": 1.0, "beta": 1.0}
+    session(tmp_path, FakeExecutor(effects=effects, noise=0.05), blocks=4).run()
+    done = {record.trial_id for record in Store(tmp_path).trials()}
+    assert {record.block_index for record in Store(tmp_path).trials() if record.kind == "timing"} == set(range(4))
+    session(tmp_path, FakeExecutor(effects=effects, noise=0.05), blocks=6).run()
+    new = [record for record in Store(tmp_path).trials() if record.trial_id not in done]
+    assert {record.block_index for record in new} == {4, 5}
+
+
 class Killed(BaseException):
     """Stands for SIGKILL: nothing in the session may catch it."""
 

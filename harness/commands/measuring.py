@@ -18,10 +18,11 @@ from harness.spec import Experiment, UsageError
 from harness.worktree import describe_tree
 
 if TYPE_CHECKING:
+    from harness.launch import Executor
     from harness.machine import Machine
     from harness.record import Fact
     from harness.registry import Registry
-    from harness.session import Result
+    from harness.session import Result, Session
     from harness.store import Store
 
 measuring_options = [
@@ -58,7 +59,7 @@ def measure(
     from harness.commands.progress import TerminalProgress
     from harness.device_lock import hold_devices
     from harness.launch import LocalExecutor
-    from harness.session import Options, Session, session_ids
+    from harness.session import Options
     from harness.store import compact
     from harness.telemetry import Sampler
 
@@ -66,17 +67,14 @@ def measure(
     plan = make_plan(experiment, registry, machine)
     refuse_if_nothing_runs(plan)
     store = open_store(results, writable=True)
-    spec_id = identity.spec_id(plan.experiment)
     progress = TerminalProgress(sys.stderr)
     gpus = tuple(gpu.uuid for gpu in machine.gpus[: gpus_used(plan, registry, machine)])
     with hold_devices(gpus or ["cpu"], parse_duration(wait), tell=progress.note):
-        store.write_spec(spec_id, experiment_toml(plan.experiment))
-        ids = session_ids(plan, machine, store.write_environment(all_facts(plan, registry, machine)))
-        session = Session(
-            plan=plan,
-            registry=registry,
-            machine=machine,
-            store=store,
+        session = make_session(
+            plan,
+            registry,
+            machine,
+            store,
             executor=LocalExecutor(
                 watch=lambda trial_id, pid: Sampler(trial_id, pid, gpu_uuids=gpus), keep_work=keep_work
             ),
@@ -90,8 +88,6 @@ def measure(
                 on_bad_item=on_bad_item,
                 new_session=new_session,
             ),
-            spec_id=spec_id,
-            ids=ids,
         )
         try:
             result = session.run()
@@ -103,7 +99,21 @@ def measure(
             raise
         compact(store)
     progress.close()
-    return result, store, spec_id
+    return result, store, session.spec_id
+
+
+def make_session(
+    plan: Plan, registry: Registry, machine: Machine, store: Store, *, executor: Executor, **how: Any
+) -> Session:
+    """The session of a plan, with its question and the facts of its surroundings written down."""
+    from harness.session import Session, session_ids
+
+    spec_id = identity.spec_id(plan.experiment)
+    store.write_spec(spec_id, experiment_toml(plan.experiment))
+    ids = session_ids(plan, machine, store.write_environment(all_facts(plan, registry, machine)))
+    return Session(
+        plan=plan, registry=registry, machine=machine, store=store, executor=executor, spec_id=spec_id, ids=ids, **how
+    )
 
 
 def gpus_used(plan: Plan, registry: Registry, machine: Machine) -> int:
