@@ -85,8 +85,13 @@ def requires(ranks: int, backend: str, compress: str, approximation: int) -> Req
 
 
 def numerics(traits: frozenset[str]) -> Numerics:
-    """More samples a step; BatchNorm normalises over one rank's."""
-    return "changes"
+    """BatchNorm normalises over one rank's batch; a mean over unequal numbers of tokens is weighted differently."""
+    return "changes" if traits & {"batchnorm", "padding"} else "close"
+
+
+def numerics_for(traits: frozenset[str], ranks: int, backend: str, compress: str, approximation: int) -> Numerics:
+    """A low-rank approximation is another gradient; a shorter format is a coarser one."""
+    return "changes" if compress == "powersgd" else numerics(traits)
 
 
 TREATMENT = Treatment(
@@ -111,4 +116,5 @@ TREATMENT = Treatment(
     changes=("items_per_step", "rank_count", "threads"),
     addresses=("compute", "communication"),
     numerics=numerics,
+    numerics_for=numerics_for,
 )

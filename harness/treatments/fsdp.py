@@ -82,8 +82,8 @@ def requires(ranks: int, reshard: bool, offload: bool) -> Requires:
 
 
 def numerics(traits: frozenset[str]) -> Numerics:
-    """More samples a step; BatchNorm normalises over one rank's."""
-    return "changes"
+    """BatchNorm normalises over one rank's batch; a mean over unequal numbers of tokens is weighted differently."""
+    return "changes" if traits & {"batchnorm", "padding"} else "close"
 
 
 TREATMENT = Treatment(

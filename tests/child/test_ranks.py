@@ -14,6 +14,7 @@ from harness import identity
 from harness.arms import full_params, parse_arm, resolve
 from harness.child.torch_side.collectives import communication_ns
 from harness.collect import SessionIds, collect
+from harness.judge import numerics
 from harness.launch import Ending, Launched, LocalExecutor, explain
 from harness.plan import resolved_measure
 from harness.record import ChildRecord, Outcome, TrialRecord, Window
@@ -29,7 +30,7 @@ def registry() -> Registry:
     return load_registry([PLUGINS])
 
 
-def make_trial(written: str, folder: Path, **params: object) -> tuple[Trial, ProcessChange]:
+def make_trial(written: str, folder: Path, kind: Kind = Kind.TIMING, **params: object) -> tuple[Trial, ProcessChange]:
     """The trial of an arm on the toy net, and how its process is started."""
     arm = resolve(parse_arm(written), registry().treatments, {"cores": 2, "gpus": 0})
     change = ProcessChange()
@@ -46,7 +47,7 @@ def make_trial(written: str, folder: Path, **params: object) -> tuple[Trial, Pro
         data_digest="",
         device="cpu",
         arm=arm,
-        kind=Kind.TIMING,
+        kind=kind,
         measure=resolved_measure(Measure(windows=5, window_ms=2, timed_seconds=5), "cpu"),
     )
     name = identity.new_id()
@@ -163,6 +164,39 @@ def test_of_ranks_that_failed_the_first_explains_the_others(folder: Path):
     ]
     said = explain(trial, 1, ranks, Ending(Phase.TIMED), out_of_memory=False)
     assert said == (Outcome.OOM_DEVICE, "out of memory")
+
+
+@cache
+def followed(written: str, folder: Path) -> dict[str, Any]:
+    trial, change = make_trial(written, folder, Kind.NUMERICS)
+    launched = LocalExecutor().run(trial, change, 100)
+    assert launched.outcome is Outcome.OK, f"{launched.reason} {launched.stderr_tail}"
+    found = launched.ranks[0].numerics
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "ddp",
+        *(
+            pytest.param(each, marks=pytest.mark.full)
+            for each in ("ddp(compress=bf16)", "fsdp", "fsdp(reshard=false)", "zero1", "ddp+gradient_accumulation")
+        ),
+    ],
+)
+def test_ranks_that_divide_a_batch_compute_what_one_process_computes(written: str, folder: Path):
+    guard = numerics.check("close", followed(written, folder), followed("", folder), "cpu")
+    assert not guard.wrong
+    assert guard.allowed is not None
+    assert guard.allowed < (5e-2 if "bf16" in written else 1e-4)
+
+
+@pytest.mark.full
+def test_ranks_that_exchange_no_gradients_are_caught(folder: Path):
+    found = followed("ddp+never_exchanges", folder)
+    assert numerics.check("close", found, followed("", folder), "cpu").wrong
 
 
 @pytest.mark.full

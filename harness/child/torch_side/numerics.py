@@ -1,13 +1,15 @@
 """A numerics trial: what an arm computes, step by step, for comparison with the plain model in double precision.
 
 No time is taken. Every arm starts from the same parameters, random state and batches; the experiment has set the
-workload's dropout to 0, so that nothing random is left but what the arm itself does.
+workload's dropout to 0, so that nothing random is left but what the arm itself does. Several ranks divide the plain
+arm's batch among them, and the mean of their losses is compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -54,7 +56,7 @@ def _run(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) -> d
             if train:
                 loss = rig.loss()
                 assert loss is not None
-                values.append([loss])
+                values.append([fmean(rig.bench.gather(loss))])
             else:
                 output = _output(rig)
                 shape = list(output.shape)
@@ -70,8 +72,9 @@ FLOATS = {"float64", "float32", "float16", "bfloat16"}
 
 
 def _dtypes(trace: Trace) -> set[str]:
-    """The formats of the operands of matrix products and convolutions."""
-    return {tensor.dtype for op in (*trace.matmuls(), *trace.convolutions()) for tensor in op.inputs} & FLOATS
+    """The formats of the operands of matrix products and convolutions, and of what ranks exchange."""
+    operands = {tensor.dtype for op in (*trace.matmuls(), *trace.convolutions()) for tensor in op.inputs}
+    return (operands | {exchanged.dtype for exchanged in trace.collectives()}) & FLOATS
 
 
 def _lowered(rig: Rig) -> set[str]:
@@ -86,7 +89,7 @@ def _settle(rig: Rig) -> None:
     for count in range(SETTLING_STEPS):
         skipped = rig.counters.steps_skipped
         rig.step()
-        if count + 1 >= WARM_UP_STEPS and rig.counters.steps_skipped == skipped:
+        if count + 1 >= WARM_UP_STEPS and not rig.agree(rig.counters.steps_skipped - skipped):
             break
     rig.restore()
     rig.synchronise()

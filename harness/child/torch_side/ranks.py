@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed
+
+from harness.spec import NotApplicable
 
 TIMEOUT = timedelta(minutes=5)
 """How long a rank waits for the others before it fails: more than one compiles longer than another."""
@@ -37,3 +40,14 @@ def gather(value: Any, rank_count: int) -> list[Any]:
     values: list[Any] = [None] * rank_count
     torch.distributed.all_gather_object(values, value)
     return values
+
+
+def share(batch: Any, rank: int, rank_count: int) -> Any:
+    """A rank's part of a batch, equal to the others', along the first dimension of every tensor."""
+    if isinstance(batch, torch.Tensor):
+        if len(batch) % rank_count:
+            raise NotApplicable(f"a batch of {len(batch)} cannot be divided equally among {rank_count} ranks")
+        return batch.tensor_split(rank_count)[rank]
+    if isinstance(batch, Mapping):
+        return {key: share(value, rank, rank_count) for key, value in batch.items()}
+    return type(batch)(share(value, rank, rank_count) for value in batch)

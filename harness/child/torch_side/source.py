@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from harness.child.rig import Counters
 from harness.child.torch_side.bench import TorchBench, Treated
-from harness.spec import NotApplicable, Trial
+from harness.child.torch_side.ranks import share
+from harness.spec import Kind, NotApplicable, Trial
 
 RESIDENT_BATCHES = 4
 
@@ -24,6 +25,8 @@ class Source:
 
     def __init__(self, trial: Trial, bench: TorchBench, treated: Treated, counters: Counters) -> None:
         self.trial, self.bench, self.treated, self.counters = trial, bench, treated, counters
+        self.divides = trial.rank_count > 1 and trial.cell.kind is Kind.NUMERICS
+        """Whether the ranks divide the batches that one process would have, so that they can compute the same."""
         self.loss: Any = None
         self.items: list[int] = []
         workload = bench.workload
@@ -45,6 +48,7 @@ class Source:
     def _loader(self) -> Any:
         bench = self.bench
         if self.treated.fills("loader.replace"):
+            self._refuse_ranks("loader")
             return self.treated.apply("loader.replace", None)
         arguments: dict[str, Any] = {
             "batch_size": bench.params["batch"],
@@ -53,27 +57,32 @@ class Source:
             "generator": self.generator,
             "collate_fn": bench.workload.collate,
         }
-        if bench.rank_count > 1:
-            self._check_share()
-            arguments["sampler"] = DistributedSampler(
-                bench.dataset, bench.rank_count, bench.rank, seed=bench.seed, drop_last=True
-            )
+        if bench.rank_count > 1 and not self.divides:
+            arguments["sampler"] = self._sampler()
             del arguments["shuffle"]
         treated = self.treated.apply("loader", arguments)
         if treated.get("sampler") is not arguments.get("sampler"):
-            raise NotApplicable("a treatment of the arm replaces the sampler that gives each rank data of its own")
+            self._refuse_ranks("sampler")
         return DataLoader(bench.dataset, **treated)
 
-    def _check_share(self) -> None:
+    def _sampler(self) -> DistributedSampler[Any]:
+        """Gives each rank items that no other sees in the same epoch."""
         items, batch, ranks = len(self.bench.dataset), self.bench.params["batch"], self.bench.rank_count
         if items < int(batch) * ranks:
             raise NotApplicable(f"{items} items hold no batch of {batch} for each of {ranks} ranks; give it more data")
+        return DistributedSampler(self.bench.dataset, ranks, self.bench.rank, seed=self.bench.seed, drop_last=True)
+
+    def _refuse_ranks(self, replaced: str) -> None:
+        if self.bench.rank_count > 1:
+            raise NotApplicable(f"a treatment of the arm replaces the {replaced} that gives each rank data of its own")
 
     def rewind(self) -> None:
         """Start again at the first batch; a loader's first batch is fetched here, outside any timing."""
         self.generator.manual_seed(self.bench.seed)
         self.batches = iter(())  # ends the workers of the iterator before
         batches = _endless(self.bench.loader)
+        if self.divides:
+            batches = (share(batch, self.bench.rank, self.bench.rank_count) for batch in batches)
         if self.trial.cell.input == "resident":
             first = [self._count(next(batches)) for _ in range(RESIDENT_BATCHES)]
             self.batches = itertools.cycle([self.to_device(batch) for batch in first])
