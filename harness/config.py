@@ -33,7 +33,7 @@ def load_experiment(path: Path) -> Experiment:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"experiment file {path} cannot be read: {error}") from error
-    return parse_experiment(text, str(path), default_name=path.stem)
+    return parse_experiment(text, str(path), default_name=re.sub(r"[^\w.+-]", "_", path.stem)[:100])
 
 
 def parse_experiment(text: str, where: str, default_name: str = "") -> Experiment:

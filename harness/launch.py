@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
 import msgspec
 import psutil
@@ -174,7 +175,7 @@ def child_environment(trial: Trial, change: ProcessChange, parent: Mapping[str, 
         "LC_ALL": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": os.pathsep.join(_import_roots()),
-        "HARNESS_PLUGINS": os.pathsep.join(harness.plugins.__path__[1:]),
+        "HARNESS_PLUGINS": os.pathsep.join(quote(folder) for folder in list(harness.plugins.__path__)[1:]),
         "OMP_NUM_THREADS": str(trial.threads),
         "MKL_NUM_THREADS": str(trial.threads),
         "TOKENIZERS_PARALLELISM": "false",

@@ -66,6 +66,11 @@ def cli() -> None:
     """Controlled trials of PyTorch optimizations: before/after verdicts that hold up in review."""
 
 
+def one_line(text: str) -> str:
+    """A message in which line breaks and invisible characters, which a name may bring with it, are escapes."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 class Stopped(KeyboardInterrupt):
     """SIGTERM asks for the same clean stop as Ctrl-C."""
 
@@ -80,7 +85,7 @@ def main(argv: list[str] | None = None) -> None:
     try:
         code = cli.main(args=argv, prog_name="harness", standalone_mode=False)
     except UsageError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {one_line(str(error))}", err=True)
         code = Exit.USER_ERROR
     except click.ClickException as error:
         error.show()
@@ -91,6 +96,6 @@ def main(argv: list[str] | None = None) -> None:
         sys.stderr.close()
         code = Exit.FINE
     except OSError as error:
-        click.echo(f"error: {error.filename or 'a file'}: {error.strerror or error}", err=True)
+        click.echo(one_line(f"error: {error.filename or 'a file'}: {error.strerror or error}"), err=True)
         code = Exit.USER_ERROR
     sys.exit(int(code or 0))

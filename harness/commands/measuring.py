@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,7 @@ measuring_options = [
 
 def measure_and_report(experiment: Experiment, registry: Registry, *, reports: Path, strict: bool, **how: Any) -> int:
     """The main job. Returns the exit code."""
+    check_folder(reports, "REPORTS")
     result, store, spec_id = measure(experiment, registry, **how)
     return conclude(result, store, spec_id, reports, strict)
 
@@ -66,6 +69,8 @@ def measure(
     machine = describe_machine()
     plan = make_plan(experiment, registry, machine)
     refuse_if_nothing_runs(plan)
+    cache = platformdirs.user_cache_path("torch-trials")
+    check_folder(cache, "XDG_CACHE_HOME")
     store = open_store(results, writable=True)
     progress = TerminalProgress(sys.stderr)
     gpus = tuple(gpu.uuid for gpu in machine.gpus[: gpus_used(plan, registry, machine)])
@@ -80,7 +85,7 @@ def measure(
             ),
             progress=progress,
             options=Options(
-                cache=platformdirs.user_cache_path("torch-trials"),
+                cache=cache,
                 data_source=Path(plan.experiment.data) if plan.experiment.data else None,
                 blocks=blocks,
                 budget_s=parse_duration(plan.experiment.analysis.budget) if plan.experiment.analysis.budget else None,
@@ -116,6 +121,17 @@ def make_session(
     )
 
 
+def check_folder(folder: Path, variable: str) -> None:
+    """Make a folder and try it, before anything is measured that could not be written down."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        what = os.strerror(error.errno) if error.errno else str(error)
+        raise UsageError(f"{folder} cannot be written ({what}); give another folder with {variable}=...") from error
+
+
 def gpus_used(plan: Plan, registry: Registry, machine: Machine) -> int:
     """How many of the machine's GPUs, the first ones, the arm takes that takes the most."""
     from harness.trials import process_change
@@ -140,8 +156,8 @@ def all_facts(plan: Plan, registry: Registry, machine: Machine) -> list[Fact]:
 def refuse_if_nothing_runs(plan: Plan) -> None:
     """A run in which every arm would be skipped is a mistake: say why for each."""
     if not any(plan.runs.values()):
-        reasons = "\n".join(f"  {skip.place.label}: {skip.arm or 'baseline'}: {skip.reason}" for skip in plan.skips)
-        raise UsageError(f"nothing is left to run:\n{reasons}")
+        reasons = "; ".join(f"{skip.place.label}: {skip.arm or 'baseline'}: {skip.reason}" for skip in plan.skips)
+        raise UsageError(f"nothing is left to run: {reasons}")
 
 
 def conclude(result: Result, store: Any, spec_id: str, reports: Path, strict: bool) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,8 +31,12 @@ class Damaged(Exception):
 def load(path: Path) -> bytes:
     """The bytes of a file. Raises `Damaged` where they cannot be had, and FileNotFoundError."""
     try:
+        if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
+            raise Damaged("foreign", "a pipe or a device, and no file")  # to read it might never end
         return path.read_bytes()
     except FileNotFoundError:
+        if path.is_symlink():
+            raise Damaged("foreign", "a link that leads nowhere") from None
         raise
     except OSError as error:
         raise Damaged("unreadable", f"the file cannot be read: {error.strerror}") from None

@@ -224,8 +224,7 @@ class Store:
         seen: set[str] = set()
         for entry in _parquet_files(self.root / "trials"):
             stem = entry.name.removesuffix(".parquet")
-            status = entry.stat()
-            signature = (status.st_ino, status.st_size, status.st_mtime_ns)
+            signature = _signature(entry)
             seen.add(stem)
             if stem not in self._trial_files or self._trial_files[stem].signature != signature:
                 self._trial_files[stem] = self._read_trial_file(Path(entry.path), signature)
@@ -278,6 +277,15 @@ class Store:
         if stem.startswith(COMPACT):
             self._compacted[folder, stem] = split
         return split
+
+
+def _signature(entry: os.DirEntry[str]) -> tuple[int, int, int]:
+    """What changes when a file does; raises FileNotFoundError where it is gone."""
+    try:
+        status = entry.stat()
+    except OSError:  # perhaps a link that leads nowhere, or to itself
+        status = entry.stat(follow_symlinks=False)
+    return (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _parquet_files(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.device_lock import hold_devices
 from harness.record import Outcome
 from harness.store import Store, verify
 from tests.helpers import OWN_LOCKS
@@ -34,7 +36,9 @@ PLUGINS = Path(__file__).parents[1] / "plugins"
 SLOWER = "slowdown(percent=60)"
 
 
-def start(results: Path, arms: str, *more: str, locks: Path | None = None) -> subprocess.Popen[str]:
+def start(
+    results: Path, arms: str, *more: str, locks: Path | None = None, plugins: Path = PLUGINS
+) -> subprocess.Popen[str]:
     """The command in a process of its own, below which everything it starts is to be found.
 
     `locks` is the folder of its device's lock.
@@ -42,7 +46,7 @@ def start(results: Path, arms: str, *more: str, locks: Path | None = None) -> su
     experiment = results.parent / "short.toml"
     experiment.write_text(SHORT)
     argv = [
-        "run", str(experiment), "--plugins", str(PLUGINS), "--preset", "tiny", "--device", "cpu", "--max-blocks", "4",
+        "run", str(experiment), "--plugins", str(plugins), "--preset", "tiny", "--device", "cpu", "--max-blocks", "4",
         "--max-foreign-load", "64", "--max-steal", "1", "--treatments", arms, *more,
     ]  # fmt: skip
     return subprocess.Popen(
@@ -74,13 +78,13 @@ def wait_until(reached: Callable[[], bool], command: subprocess.Popen[str] | Non
         time.sleep(0.05)
 
 
-def test_trials_that_hang_end_and_the_others_get_their_verdict(results: Path):
+def test_trials_that_hang_end_and_the_others_are_measured(results: Path):
     command = start(results, f"misbehaves(how=stubborn) misbehaves(how=daemon) {SLOWER}", "--trial-timeout", "3s")
     out, err = command.communicate(timeout=120)
     assert command.returncode == 1, err
     assert "slowdown(percent=60.0)" in out
-    assert "SLOWER" in out
     records = Store(results).trials()
+    assert {record.block_index for record in records if record.arm.startswith("slowdown")} == {0, 1, 2, 3}
     hung = [record for record in records if record.outcome is Outcome.TIMED_OUT]
     assert {record.arm for record in hung} == {"misbehaves(how=daemon)", "misbehaves(how=stubborn)"}
     assert {record.reason for record in hung} == {"timed out in first step after 3 s, the limit of a whole trial"}
@@ -158,27 +162,30 @@ def test_sessions_on_different_devices_share_a_folder(results: Path, tmp_path: P
 
 
 def test_a_second_session_on_a_device_is_refused_or_waits(results: Path):
-    first = start(results, SLOWER, "--max-blocks", "2")
-    wait_until(lambda: len(list((results / "trials").glob("[!.]*.parquet"))) > 1, first)
-    refused = start(results, SLOWER, "--max-blocks", "2")
-    _, err = refused.communicate(timeout=60)
-    assert refused.returncode == 2
-    assert f"error: the CPU is being measured already, by process {first.pid}, since" in err
-    waiting = start(results, SLOWER, "--max-blocks", "2", "--wait", "2m")
+    with hold_devices(["cpu"], folder=results.parent):
+        refused = start(results, SLOWER)
+        _, err = refused.communicate(timeout=60)
+        assert refused.returncode == 2
+        held = f"the CPU is being measured already, by process {os.getpid()}, since"
+        assert f"error: {held}" in err
+        odd = results.parent / "plug: ins\u202e\n%3A"  # every trial has to find it
+        shutil.copytree(PLUGINS, odd)
+        waiting = start(results, SLOWER, "--max-blocks", "2", "--wait", "2m", plugins=odd)
+        assert waiting.stderr is not None
+        assert f"waiting: {held}" in waiting.stderr.readline()
+        assert list((results / "trials").iterdir()) == []
     _, err = waiting.communicate(timeout=120)
     assert waiting.returncode == 0, err
-    assert f"waiting: the CPU is being measured already, by process {first.pid}" in err
-    first.communicate(timeout=60)
-    assert first.returncode == 0
-    assert len({record.session_id for record in Store(results).trials()}) == 1  # nothing was left to do
+    assert len(Store(results).trials()) == 5
 
 
 @pytest.mark.full
 def test_a_real_run_killed_with_its_child_goes_on_after_its_complete_blocks(results: Path):
     """ResNet-50 in three arms; neither process has the time to tidy up."""
+    arms = "amp_bf16 foreach_optimizer fused_optimizer"
     argv = [
-        "bench", "resnet50", "--treatments", "channels_last amp_bf16 fused_optimizer", "--preset", "tiny", "--device",
-        "cpu", "--input", "resident", "--max-blocks", "2", "--max-foreign-load", "64", "--max-steal", "1",
+        "bench", "resnet50", "--treatments", arms, "--preset", "tiny", "--device", "cpu", "--input", "resident",
+        "--max-blocks", "2", "--max-foreign-load", "64", "--max-steal", "1",
     ]  # fmt: skip
     run = [sys.executable, "-c", OWN_LOCKS, *argv]
     command = subprocess.Popen(run, cwd=results.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
