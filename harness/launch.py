@@ -11,8 +11,10 @@ import signal
 import site
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +50,7 @@ LOOK_S = 1.0
 STDERR_TAIL_BYTES = 4000
 DIED = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OOM_HOST, Outcome.OOM_DEVICE)
 """Outcomes that a child's own last words help to explain."""
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_CHILD_SUBREAPER = 36
 KILL_LIMIT_S = 30.0
 """How long to wait for what was sent SIGKILL."""
@@ -136,7 +139,8 @@ class LocalExecutor:
                 try:
                     ending = wait(process, Place(work, trial.rank_count), timeout_s, self.phase_limits_s)
                 finally:
-                    kill_tree(process, earlier)
+                    with undisturbed():
+                        kill_tree(process, earlier)
         ranks = read_ranks(work, trial.rank_count)
         errors = tail(work / "stderr")
         out_of_memory = _oom_kills() > oom_kills or "std::bad_alloc" in errors
@@ -260,6 +264,23 @@ def wait(process: subprocess.Popen[bytes], place: Place, timeout_s: float, limit
                 phase, entered = found, time.monotonic()
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Put off the signals that ask to stop: whoever presses Ctrl-C twice leaves no child behind either."""
+    if threading.current_thread() is not threading.main_thread():  # which alone is asked
+        yield
+        return
+    late: list[int] = []
+    before = {each: signal.signal(each, lambda number, _: late.append(number)) for each in STOPS}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        for number in late[:1]:
+            signal.raise_signal(number)
 
 
 def become_subreaper() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import signal
 import sys
@@ -72,30 +73,43 @@ def one_line(text: str) -> str:
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGTERM asks for the same clean stop as Ctrl-C."""
+    """SIGTERM, and SIGHUP of a terminal that closes, ask for the same clean stop as Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
-def _on_sigterm(number: int, frame: FrameType | None) -> None:
-    raise Stopped
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped(number)
+
+
+def say(message: str) -> None:
+    """Print one line on standard error; where that is closed or full, the exit code still says what happened."""
+    with contextlib.suppress(OSError, AttributeError):
+        click.echo(one_line(message), err=True)
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with the code that `Exit` defines."""
-    signal.signal(signal.SIGTERM, _on_sigterm)
+    signal.signal(signal.SIGTERM, _stop)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asks to go on
+        signal.signal(signal.SIGHUP, _stop)
     try:
         code = cli.main(args=argv, prog_name="harness", standalone_mode=False)
     except UsageError as error:
-        click.echo(f"error: {one_line(str(error))}", err=True)
+        say(f"error: {error}")
         code = Exit.USER_ERROR
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError, AttributeError):
+            error.show()
         code = Exit.USER_ERROR
     except click.exceptions.Abort as error:  # click makes one of a KeyboardInterrupt
-        code = Exit.TERMINATED if isinstance(error.__cause__, Stopped) else Exit.INTERRUPTED
+        code = 128 + (error.__cause__.number if isinstance(error.__cause__, Stopped) else signal.SIGINT)
     except BrokenPipeError:
         sys.stderr.close()
         code = Exit.FINE
     except OSError as error:
-        click.echo(one_line(f"error: {error.filename or 'a file'}: {error.strerror or error}"), err=True)
+        say(f"error: {error.filename or 'a file'}: {error.strerror or error}")
         code = Exit.USER_ERROR
     sys.exit(int(code or 0))

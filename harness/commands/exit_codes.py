@@ -19,5 +19,7 @@ class Exit(enum.IntEnum):
     CONTRADICTED = 5
     NOT_COMPARABLE = 6
     INTEGRITY = 7
+    HUNG_UP = 129
+    """128 and the number of the signal: the terminal closed, Ctrl-C, SIGTERM."""
     INTERRUPTED = 130
     TERMINATED = 143

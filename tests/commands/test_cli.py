@@ -96,7 +96,7 @@ def running_children() -> list[str]:
     return [line for line in listed.splitlines() if "harness.child" in line and "test_a_killed_run" in line]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_stops_cleanly_and_says_how_to_go_on(results: Path, number: signal.Signals, code: int):
     argv = ticking(results, "--treatments", "slowdown(percent=60)")
     process = subprocess.Popen([sys.executable, "-c", OWN_LOCKS, *argv], stderr=subprocess.PIPE, text=True)
