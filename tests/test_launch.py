@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -175,6 +176,24 @@ def test_a_crash_while_memory_ran_out_is_out_of_memory(plugged: Registry, tmp_pa
     assert explain(asked, 1, [said], ending, out_of_memory=False) == (Outcome.CRASHED, "worker 1 is gone")
     outcome, reason = explain(asked, 1, [said], ending, out_of_memory=True)
     assert (outcome, reason) == (Outcome.OOM_HOST, "host memory ran out, and then: worker 1 is gone")
+
+
+@pytest.mark.parametrize("how", ["hangs", "killed"])
+def test_a_loader_worker_that_hangs_or_is_killed_ends_the_trial(plugged: Registry, tmp_path: Path, how: str):
+    arm = Arm((Use("loader_workers", (("workers", 2),)), Use("stuck_worker", (("how", how),))))
+    made = trial(plugged, tmp_path, arm=arm)
+    cell = dataclasses.replace(made.cell, workload="rows", params={"batch": 4, "fault": "none"})
+    made = dataclasses.replace(made, cell=cell, items_in_data=64, workload_source=plugged.workload_source("rows"))
+    others = descendants()
+    limits = dict.fromkeys(Phase, 120.0) | {Phase.BUILD: 2.0, Phase.FIRST_STEP: 2.0}
+    launched = LocalExecutor(phase_limits_s=limits).run(made, ProcessChange(), 200)
+    assert descendants() <= others
+    if how == "hangs":
+        assert launched.outcome is Outcome.TIMED_OUT, launched
+        assert launched.reason == "timed out in build after 2 s, the limit of this phase"
+    else:
+        assert launched.outcome is Outcome.CRASHED, launched
+        assert "worker" in launched.reason
 
 
 def test_a_treatment_without_effect_ends_not_applied_without_a_number(plugged: Registry, tmp_path: Path):
