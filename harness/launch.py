@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import select
-import shutil
 import signal
 import site
 import subprocess
@@ -27,6 +26,7 @@ import psutil
 import harness.plugins
 from harness.record import ChildRecord, Outcome, Sample
 from harness.spec import Phase, ProcessChange, Trial, UsageError
+from harness.work_folder import work_folder
 
 PASSED_ON = (
     "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME", "CC", "CXX",
@@ -109,13 +109,8 @@ class LocalExecutor:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def run(self, trial: Trial, change: ProcessChange, timeout_s: float) -> Launched:
-        work = Path(trial.work_folder)
-        work.mkdir(parents=True)
-        try:
+        with work_folder(Path(trial.work_folder), self.keep_work) as work:
             return self._run(trial, change, timeout_s, work)
-        finally:
-            if not self.keep_work:
-                shutil.rmtree(work, ignore_errors=True)
 
     def _run(self, trial: Trial, change: ProcessChange, timeout_s: float, work: Path) -> Launched:
         (work / "trial.json").write_bytes(msgspec.json.format(msgspec.json.encode(trial)))
