@@ -10,8 +10,9 @@ import numpy as np
 from harness.judge.designs import FACTORIAL, fit_effects
 from harness.judge.estimate import Floats
 from harness.judge.pairing import Contrast, Place
+from harness.judge.series import treated_value
 from harness.judge.types import Threat
-from harness.metrics import PRIMARY
+from harness.metrics import METRICS, PRIMARY
 from harness.spec import Experiment, UsageError
 
 FEWEST_BLOCKS = 2
@@ -77,7 +78,7 @@ def _whole_blocks(experiment: Experiment, names: Sequence[str], found: Sequence[
     logs = []
     for key in shared:
         pairs = [pairs[key] for pairs in by_arm]
-        values = [pair.treated.value(PRIMARY, pair.start) for pair in pairs]
+        values = [treated_value(pair, METRICS[PRIMARY]) for pair in pairs]
         if all(value is not None and value > 0 for value in values):
             logs.append([pairs[0].baselines.mean_log(PRIMARY), *np.log(np.array(values, dtype=np.float64))])
     return levels, np.array(logs)

@@ -30,6 +30,13 @@ def tail_effect(typical: Estimate, mean: Estimate) -> str | None:
     )
 
 
+def several_batches(ratio: float) -> str | None:
+    """Says that times were brought to the same work, where the ranks of one arm do more batches in a step."""
+    if ratio == 1:
+        return None
+    return f"a step does {ratio:g} times the baseline's batches, one a rank; times are given for the baseline's"
+
+
 def rank_disagreement(differences: Floats, of: Estimate, alpha: float) -> str | None:
     """Compares with the exact signed-rank interval, where one exists at this level."""
     ranks = signed_rank(differences, alpha)

@@ -11,9 +11,16 @@ import numpy as np
 
 from harness.judge.estimate import Estimate, estimate, half_width, p_value
 from harness.judge.multiplicity import holm, shares
-from harness.judge.observations import across_sessions, bimodal, order_effect, rank_disagreement, tail_effect
+from harness.judge.observations import (
+    across_sessions,
+    bimodal,
+    order_effect,
+    rank_disagreement,
+    several_batches,
+    tail_effect,
+)
 from harness.judge.pairing import Contrast
-from harness.judge.series import Series, empty_comparison, numbers, series_of
+from harness.judge.series import Series, batch_ratio, empty_comparison, numbers, series_of
 from harness.judge.stopping import (
     Look,
     anytime_half_width,
@@ -139,6 +146,7 @@ def _notes(series: Series, of: Estimate, level: float) -> list[str]:
     """What a reader should know beside the verdict."""
     mean = series_of(series.contrast, METRICS["step_time_mean"])
     notes = [
+        several_batches(batch_ratio(series.contrast.pairs[0])),
         tail_effect(of, estimate(mean.differences, mean.order)) if mean is not None and series.blocks >= 4 else None,
         rank_disagreement(series.differences, of, level),
         order_effect(of),

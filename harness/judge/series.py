@@ -68,13 +68,24 @@ def series_of(contrast: Contrast, metric: Metric) -> Series | None:
     """The metric in every block of the contrast; None where any block lacks it."""
     after, baselines = [], []
     for pair in contrast.pairs:
-        value, others = pair.treated.value(metric.id, pair.start), pair.baselines.values(metric.id)
+        value, others = treated_value(pair, metric), pair.baselines.values(metric.id)
         if value is None or others is None:
             return None
         after.append(value)
         baselines.append(others)
     positive = all(value > 0 for value in after) and all(value > 0 for values in baselines for value in values)
     return Series(contrast, metric, tuple(after), tuple(baselines), positive) if after else None
+
+
+def treated_value(pair: Pair, metric: Metric) -> float | None:
+    """The treated arm's metric; the time of a step is that of as many batches as a step of the baseline has."""
+    value = pair.treated.value(metric.id, pair.start)
+    return value if value is None or not metric.per_step else value / batch_ratio(pair)
+
+
+def batch_ratio(pair: Pair) -> float:
+    """Batches in a step, treated over baseline: each rank has one of its own."""
+    return pair.treated.record.rank_count / pair.baselines.processes[0].record.rank_count
 
 
 def empty_comparison(experiment: Experiment, contrast: Contrast, metric: Metric) -> Comparison:

@@ -52,10 +52,20 @@ def _median_per_step(kept: WindowTable, column: str) -> float | None:
 
 TIME = (
     Metric(
-        id="step_time", unit="ns", better="lower", summary="typical step: median window, steady part", compute=step_time
+        id="step_time",
+        unit="ns",
+        better="lower",
+        summary="typical step: median window, steady part",
+        compute=step_time,
+        per_step=True,
     ),
     Metric(
-        id="step_time_mean", unit="ns", better="lower", summary="mean step of the steady part", compute=step_time_mean
+        id="step_time_mean",
+        unit="ns",
+        better="lower",
+        summary="mean step of the steady part",
+        compute=step_time_mean,
+        per_step=True,
     ),
     Metric(
         id="step_time_device",
@@ -63,6 +73,7 @@ TIME = (
         better="lower",
         summary="typical step as elapsed on the device (spans gaps)",
         compute=step_time_device,
+        per_step=True,
     ),
     Metric(
         id="throughput",

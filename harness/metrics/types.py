@@ -28,6 +28,8 @@ class Metric:
     compute: Compute
     exact: bool = False
     """Whether it has no noise where all replicates agree (peak memory)."""
+    per_step: bool = False
+    """Whether it is the time of a step, and so grows with what a step does."""
 
     def unit_of(self, record: TrialRecord) -> str:
         """The unit as printed for this trial."""

@@ -41,6 +41,20 @@ def test_a_slower_arm_and_its_throughput() -> None:
     assert throughput.before == pytest.approx(4 / 0.1, rel=1e-2)
 
 
+def test_ranks_that_do_a_batch_each_are_compared_by_time_for_the_same_work() -> None:
+    run = Run().blocks(4, jitter({"x": 1.6}))
+    for record in run.records:
+        if record.arm == "x":
+            record.rank_count, record.items_per_step = 2, 8.0
+            record.declared_changes_json = '["items_per_step", "rank_count"]'
+    found = run.verdict()
+    assert found.verdict is Word.FASTER
+    assert found.after == pytest.approx(0.8 * STEP_NS, rel=1e-2)
+    assert found.speedup == pytest.approx(1.25, rel=1e-2)
+    assert run.verdict(metric="throughput").speedup == pytest.approx(found.speedup, rel=1e-2)
+    assert "a step does 2 times the baseline's batches, one a rank; times are given for the baseline's" in found.notes
+
+
 def test_an_equal_arm_is_equivalent() -> None:
     found = Run().blocks(6, jitter({}, size=0.001)).verdict()
     assert found.verdict is Word.EQUIVALENT
