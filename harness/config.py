@@ -44,7 +44,7 @@ def parse_experiment(text: str, where: str, default_name: str = "") -> Experimen
         experiment = msgspec.convert(values, Experiment)
     except msgspec.ValidationError as error:
         raise UsageError(f"{where}: {_in_words(str(error))}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"{where} is not valid TOML: {error}") from error
     if not re.fullmatch(r"[\w.+-]{0,100}", experiment.name):
         raise UsageError(

@@ -179,6 +179,7 @@ def resolved_measure(measure: Measure, device: str) -> Measure:
 
 
 def _places(experiment: Experiment, registry: Registry) -> Iterable[Place]:
+    _refuse_unknown_params(experiment, registry)
     for name in dict.fromkeys(experiment.workloads):
         workload = registry.workload(name)
         if experiment.preset not in workload.presets:
@@ -188,12 +189,6 @@ def _places(experiment: Experiment, registry: Registry) -> Iterable[Place]:
         params = dict(workload.presets[experiment.preset])
         params.update(_checked_params(workload, params, experiment.params))
         axes = {key: values for key, values in experiment.axes.items() if key in params}
-        for key in experiment.axes:
-            if key not in params and len(experiment.workloads) == 1:
-                raise UsageError(
-                    f"axis '{key}': workload '{name}' has no such parameter{nearest(key, params)} "
-                    f"it has {', '.join(params)}"
-                )
         for values in itertools.product(*axes.values()):
             point = dict(zip(axes, values, strict=True))
             yield Place(
@@ -204,6 +199,22 @@ def _places(experiment: Experiment, registry: Registry) -> Iterable[Place]:
                 input=experiment.input,
                 axes=Frozen(point),
             )
+
+
+def _refuse_unknown_params(experiment: Experiment, registry: Registry) -> None:
+    """A parameter that no workload has would change nothing, and an axis without values leave nothing."""
+    presets = [registry.workload(name).presets.get(experiment.preset, {}) for name in experiment.workloads]
+    known = sorted({key for preset in presets for key in preset})
+    for what, keys in (("axis", experiment.axes), ("parameter", experiment.params)):
+        for key in keys:
+            if key not in known:
+                raise UsageError(
+                    f"{what} '{key}': {', '.join(experiment.workloads)} has no such parameter{nearest(key, known)} "
+                    f"it has {', '.join(known)}"
+                )
+    for key, values in experiment.axes.items():
+        if not values:
+            raise UsageError(f"axis '{key}' has no values; give at least one, or leave the axis out")
 
 
 class Frozen(dict[str, Scalar]):

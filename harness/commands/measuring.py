@@ -66,6 +66,9 @@ def measure(
     from harness.store import compact
     from harness.telemetry import Sampler
 
+    timeout_s, wait_s = parse_duration(trial_timeout), parse_duration(wait)
+    if not timeout_s:
+        raise UsageError(f"--trial-timeout {trial_timeout} leaves a trial no time; give for instance 30m")
     machine = describe_machine()
     plan = make_plan(experiment, registry, machine)
     refuse_if_nothing_runs(plan)
@@ -74,7 +77,7 @@ def measure(
     store = open_store(results, writable=True)
     progress = TerminalProgress(sys.stderr)
     gpus = tuple(gpu.uuid for gpu in machine.gpus[: gpus_used(plan, registry, machine)])
-    with hold_devices(gpus or ["cpu"], parse_duration(wait), tell=progress.note):
+    with hold_devices(gpus or ["cpu"], wait_s, tell=progress.note):
         session = make_session(
             plan,
             registry,
@@ -89,7 +92,7 @@ def measure(
                 data_source=Path(plan.experiment.data) if plan.experiment.data else None,
                 blocks=blocks,
                 budget_s=parse_duration(plan.experiment.analysis.budget) if plan.experiment.analysis.budget else None,
-                trial_timeout_s=parse_duration(trial_timeout),
+                trial_timeout_s=timeout_s,
                 on_bad_item=on_bad_item,
                 new_session=new_session,
             ),

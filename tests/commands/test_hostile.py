@@ -75,6 +75,37 @@ def test_an_experiment_takes_a_plain_name_from_the_file_it_lies_in(capsys: pytes
     assert not set(name) & set(" /\u202e")
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("[axes]\nmilliseconds = []", "axis 'milliseconds' has no values"),
+        (
+            "[axes]\nmillisecond = [1.0]",
+            "axis 'millisecond': ticking has no such parameter; did you mean",
+        ),
+        ("[params]\nmillisecond = 1.0", "parameter 'millisecond': ticking has no such parameter"),
+        ("[params]\nmilliseconds = 'x'", "parameter 'milliseconds' is 'x'; it takes a float"),
+        ("x = " + "[" * 5000 + "]" * 5000, "is not valid TOML"),
+    ],
+)
+def test_an_experiment_that_asks_for_nothing_that_is_there_is_refused(
+    capsys: pytest.CaptureFixture[str], more: str, words: str
+):
+    Path("short.toml").write_text(TICKING + more)
+    code, _, err = run(capsys, "plan", "short.toml", "--plugins", PLUGINS)
+    assert code == 2
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_trial_without_time_is_refused(capsys: pytest.CaptureFixture[str], results: Path):
+    Path("short.toml").write_text(TICKING)
+    code, _, err = run(capsys, "run", "short.toml", "--plugins", PLUGINS, "--trial-timeout", "0s")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--trial-timeout 0s leaves a trial no time" in err
+    assert list(results.iterdir()) == []
+
+
 @pytest.fixture
 def littered(results: Path) -> Path:
     """Results among what does not belong there."""
