@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from harness.judge.types import Word
 from harness.record import Fact, Outcome, TrialRecord
 from harness.report.format import SPACE
 from harness.report.page import report_data
-from harness.report.panels import answer, comparisons, counts, environment, matrix, threats, windows
+from harness.report.panels import answer, comparisons, counts, environment, matrix, ranks, threats, windows
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,19 @@ def test_the_memory_column_shows_the_arm_and_its_change(varied_data):
     assert rows["slowdown(percent=5)"][3].style == "worse"
     assert rows["amp_bf16"][3].style == "better"
     assert rows["amp_bf16"][7].text == f"92{SPACE}%"
+
+
+def test_each_rank_has_its_memory_and_its_bytes(varied_case, varied_data):
+    row = next(row for row in varied_data.rows if row.arm == "amp_bf16" and row.trials)
+    assert ranks.view(row) is None
+    held = [{"items_per_step": 8.0, "peak_host_bytes": share * 2**30, "comm_bytes": 1.5 * 2**20} for share in (1, 2)]
+    trials = tuple(replace(trial, rank_count=2, ranks_json=json.dumps(held)) for trial in row.trials)
+    shown = ranks.view(replace(row, trials=trials))
+    assert [column.title for column in shown.columns] == ["rank", "items a step", "resident (host)", "sent a step"]
+    assert [[cell.text for cell in cells] for cells in shown.groups[0].rows] == [
+        ["treated, rank 0", "8.00", f"1.00{SPACE}GiB", f"1.50{SPACE}MiB"],
+        ["treated, rank 1", "8.00", f"2.00{SPACE}GiB", f"1.50{SPACE}MiB"],
+    ]
 
 
 def test_means_are_geometric_over_the_valid_cells_with_both_counts(single_case):

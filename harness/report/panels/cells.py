@@ -26,7 +26,7 @@ from harness.report.format import (
     speedup,
     words,
 )
-from harness.report.panels import blocks, windows
+from harness.report.panels import blocks, ranks, windows
 from harness.report.view import Cell, FigureView, Panel, Table, table
 
 OPENED = 3
@@ -109,7 +109,7 @@ def _detail(data: ReportData, row: Row, opened: bool) -> Detail:
         f"{speedup(comparison.speedup, comparison.ci_low, comparison.ci_high)}{SPACE}×" if comparison.speedup else ""
     )
     bounds = f"({interval(comparison.ci_low, comparison.ci_high)})" if comparison.ci_low else ""
-    optional = (_memory(row), _clocks(data, row), _others(row), _evidence(data, row))
+    optional = (_memory(row), ranks.view(row), _clocks(data, row), _others(row), _evidence(data, row))
     return Detail(
         anchor=row.anchor,
         title=row.arm,
