@@ -47,6 +47,7 @@ class Example:
 
 
 EXAMPLES = {
+    "attention_block_sparse": Example(place=Place("longformer", "infer")),
     "cpu_affinity": Example("cpu_affinity(cores=1)"),
     "omp_threads": Example("omp_threads(n=1)", Place("resnet50", threads=2)),
     "pad_to_8": Example(place=Place("gpt2_small", params=(("vocabulary", 1001),))),

@@ -15,9 +15,20 @@ from harness.spec import Requires, Use
 from tests.contracts import places, trying
 
 NAMES = sorted(trying.registry().treatments)
-COMPILED = [name for name in NAMES if "compile" in trying.known(name).hooks]
+COMPILED = [name for name in NAMES if "compile" in trying.known(name).hooks or name == "attention_block_sparse"]
 LIGHT = [name for name in NAMES if name not in COMPILED]
-TRAITS = ("batchnorm", "conv", "padding", "dropout", "text", "image", "attention", "gelu", "repeated_blocks")
+TRAITS = (
+    "batchnorm",
+    "conv",
+    "padding",
+    "dropout",
+    "text",
+    "image",
+    "attention",
+    "gelu",
+    "repeated_blocks",
+    "attention_function",
+)
 
 NODES = Path("/sys/devices/system/node/online")
 ALREADY_SO_HERE = {"numa_bind"} if not NODES.exists() or NODES.read_text().strip() == "0" else set()

@@ -91,11 +91,20 @@ def prepare_documents(
             f"sequence_length={sequence_length} is too short for masked documents; give {SHORTEST_SEQUENCE} or more"
         )
     prepared = _prepare_documents(cache, source, seed, sequence_length, vocabulary, **sizes)
-    if source is not None and not _read_vocabulary(Path(prepared.folder)).can_mask:
-        raise UsageError(
-            f"the tokenizer of {source} lacks one of [PAD] [CLS] [SEP] [MASK]; masked documents need them all"
-        )
+    _check_can_mask(prepared, source)
     return prepared
+
+
+def prepare_masked_blocks(cache: Path, source: Path | None, seed: int, **sizes: Any) -> DataRef:
+    """Prepare blocks of one length to be masked; the sizes are those of `prepare_blocks`."""
+    prepared = prepare_blocks(cache, source, seed, **sizes)
+    _check_can_mask(prepared, source)
+    return prepared
+
+
+def _check_can_mask(prepared: DataRef, source: Path | None) -> None:
+    if source is not None and not _read_vocabulary(Path(prepared.folder)).can_mask:
+        raise UsageError(f"the tokenizer of {source} lacks one of [PAD] [CLS] [SEP] [MASK]; masked text needs them all")
 
 
 def prepare_prompts(
@@ -299,6 +308,33 @@ class Blocks:
         return {"input_ids": tokens[:-1], "labels": tokens[1:]}
 
 
+class MaskedBlocks:
+    """A map-style dataset of token blocks for masked language modelling, without padding: input_ids and labels [L].
+
+    Which tokens are masked depends on (seed, index) alone.
+    """
+
+    def __init__(self, folder: Path, sequence_length: int, seed: int) -> None:
+        self.blocks = Blocks(folder, sequence_length)
+        self.seed = seed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # as for blocks
+        return MaskedBlocks, (self.blocks.folder, self.blocks.sequence_length, self.seed)
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        import numpy as np
+        import torch
+
+        words = self.blocks[index]["input_ids"].numpy()
+        rng = np.random.default_rng((self.seed, index))
+        shown, labels = mask_words(rng, words, self.blocks.corpus.vocabulary)
+        return {"input_ids": torch.from_numpy(shown), "labels": torch.from_numpy(labels)}
+
+
 class MaskedDocuments:
     """A map-style dataset of documents for masked language modelling, padded to one length.
 
@@ -401,6 +437,11 @@ def blocks_dataset(folder: Path, mode: str, seed: int, *, sequence_length: int, 
 def documents_dataset(folder: Path, mode: str, seed: int, *, sequence_length: int, **_others: Any) -> MaskedDocuments:
     """Open a prepared folder for a masked language model; the data are the same in every mode."""
     return MaskedDocuments(folder, sequence_length, seed)
+
+
+def masked_blocks_dataset(folder: Path, mode: str, seed: int, *, sequence_length: int, **_others: Any) -> MaskedBlocks:
+    """Open a prepared folder for a masked language model that takes no padding."""
+    return MaskedBlocks(folder, sequence_length, seed)
 
 
 def prompts_dataset(
