@@ -47,9 +47,10 @@ class Source:
 
     def _loader(self) -> Any:
         bench = self.bench
-        if self.treated.fills("loader.replace"):
+        replacement = self.treated.apply("loader.replace", None)
+        if replacement is not None:
             self._refuse_ranks("loader")
-            return self.treated.apply("loader.replace", None)
+            return replacement
         arguments: dict[str, Any] = {
             "batch_size": bench.params["batch"],
             "shuffle": True,
