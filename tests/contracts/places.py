@@ -65,6 +65,8 @@ EXAMPLES = {
 def arm_of(name: str) -> str:
     """The treatment as an arm, with those it cannot do without."""
     example = EXAMPLES.get(name, Example())
+    if name == "python_env":
+        example = Example(f"python_env(path={trying.other_python()})")
     needed = trying.known(name).requires.with_treatments
     return "+".join(sorted([example.arm or name, *needed]))
 

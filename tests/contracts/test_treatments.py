@@ -31,8 +31,11 @@ TRAITS = (
 )
 
 NODES = Path("/sys/devices/system/node/online")
-ALREADY_SO_HERE = {"numa_bind"} if not NODES.exists() or NODES.read_text().strip() == "0" else set()
-"""What this machine cannot be without: with one NUMA node everything is bound to it."""
+ALREADY_SO_HERE = {
+    *(["numa_bind"] if not NODES.exists() or NODES.read_text().strip() == "0" else []),
+    *(["cpu_affinity"] if trying.machine().cores == 1 else []),
+}
+"""What this machine cannot be without: with one NUMA node, or one core, everything is bound to it."""
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,17 @@ that changes the process itself needs one started afresh, and gets it.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import functools
 import multiprocessing
 import os
+import shutil
+import sys
+import sysconfig
 import tempfile
 import time
+import venv
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -46,6 +51,17 @@ def registry() -> Registry:
 @functools.cache
 def machine() -> Any:
     return describe()
+
+
+@functools.cache
+def other_python() -> str:
+    """The interpreter of a second environment that imports what this one does; removed when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="harness-other-python-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    venv.create(folder, symlinks=True, with_pip=False)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    packages.joinpath("as_in_the_first.pth").write_text("\n".join(path for path in sys.path if path))
+    return str(folder / "bin" / "python")
 
 
 def resolved(arm: str) -> Arm:
