@@ -37,7 +37,7 @@ def _tensor(made: Any) -> Any:
     """A batch of DALI's as a tensor of torch, copied, since DALI writes the next one into the same memory."""
     import torch
 
-    return torch.from_dlpack(made.as_tensor()).clone()
+    return torch.utils.dlpack.from_dlpack(made.as_tensor()).clone()
 
 
 def _on_host(made: Any) -> Any:
@@ -46,12 +46,12 @@ def _on_host(made: Any) -> Any:
 
 def replacement(loader: None, bench: Any, threads: int, decoder: str) -> Any:
     """The pipeline over the files of the workload's data set."""
-    from nvidia.dali import fn, pipeline_def, types  # type: ignore[import-not-found]
+    from nvidia.dali import fn, pipeline_def, types
 
     dataset, size = bench.dataset, bench.params["image_size"]
     place = "gpu" if decoder == "mixed" else "cpu"
 
-    @pipeline_def  # type: ignore[untyped-decorator]
+    @pipeline_def
     def pipeline() -> Any:
         files = [f"{dataset.folder}/{name}" for name, _ in dataset.samples]
         labels = [label for _, label in dataset.samples]

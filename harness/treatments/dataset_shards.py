@@ -20,7 +20,7 @@ FEWEST_SHARDS = 8
 def data(dataset: Any, bench: Any, pictures: int, buffer: int) -> Any:
     """Write the shards into a folder that goes with the process, and open them with WebDataset."""
     import torch
-    import webdataset  # type: ignore[import-not-found]
+    import webdataset
 
     folder = tempfile.TemporaryDirectory(prefix="harness-shards-")
     paths = write_shards(dataset, Path(folder.name), min(pictures, max(1, len(dataset) // FEWEST_SHARDS)))

@@ -15,7 +15,7 @@ from harness.treatments._decoding import Decoded, proof_of
 
 def decode(path: str) -> Any:
     """A JPEG file as uint8 [3, height, width]."""
-    import cv2  # type: ignore[import-not-found]  # an optional package
+    import cv2  # an optional package
     import torch
 
     cv2.setNumThreads(0)

@@ -21,18 +21,14 @@ def compile_model(model: Any, bench: Any) -> Any:
 
 
 def _session(model: Any, images: Any) -> Any:
-    import io
-
     import onnxruntime
     import torch
 
-    written = io.BytesIO()
     program = torch.onnx.export(model, (images,), dynamo=True, verbose=False)
     assert program is not None
-    program.save(written)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    session = onnxruntime.InferenceSession(written.getvalue(), options, providers=[PROVIDER])
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options, providers=[PROVIDER])
     (name,) = [given.name for given in session.get_inputs()]
 
     def run(batch: Any) -> Any:

@@ -18,7 +18,7 @@ def compile_model(model: Any, bench: Any) -> Any:
     """model -> the same, as engines."""
 
     def engines(model: Any, images: Any) -> Any:
-        import torch_tensorrt  # type: ignore[import-not-found]
+        import torch_tensorrt
 
         return torch_tensorrt.compile(model, ir="dynamo", inputs=[images])
 
