@@ -8,9 +8,9 @@ PY := $(or $(PYTHON),.venv/bin/python)
 READY := $(if $(PYTHON),,.venv/.complete)
 
 # The variables reach the commands through the environment: parentheses in a treatment would break an unquoted shell word.
-export WORKLOAD TREATMENTS PRESET MODE BUDGET DATA DEVICE INPUT SEED RESULTS REPORTS ARTICLE
+export WORKLOAD TREATMENTS PRESET MODE BUDGET DATA DEVICE INPUT SEED RESULTS REPORTS ARTICLE OUT MAX_BLOCKS
 
-.PHONY: help setup bench matrix claims report test test-all lint clean
+.PHONY: help setup bench matrix claims gpu-check report test test-all lint clean
 
 help: $(READY)
 	@$(PY) -m harness --help
@@ -28,6 +28,9 @@ matrix: $(READY)
 
 claims: $(READY)
 	@$(PY) -m harness claims
+
+gpu-check: $(READY)
+	@$(PY) -m harness gpu-check
 
 report: $(READY)
 	@$(PY) -m harness report

@@ -51,6 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "selftest": CORE | {"steady", "judge", "simulate"},
     "doctor": PARENT | {"nvml"},
     "claims": PARENT | {"metrics", "judge"},
+    "checking": PARENT,
     "diagnose": CORE | {"metrics", "judge"},
 }
 """Which parts of the package a part may import at module level, besides itself. `commands` may import all of them."""
@@ -87,6 +88,7 @@ NEVER: dict[str, set[str]] = {
     "simulate": {"torch"},
     "selftest": {"torch"},
     "claims": {"torch", "pandas"},
+    "checking": {"torch", "pandas"},
     "commands": {"torch"},
 }  # fmt: skip
 """What a part never imports, inside functions neither."""

@@ -22,6 +22,7 @@ VERBS = {
     "judge": "print the verdicts of an experiment from its results",
     "report": "rebuild reports from results, measuring nothing",
     "list": "list workloads, treatments, experiments, metrics or stored runs",
+    "gpu-check": "try every treatment on this device, and time its stacks",
     "claims": "test what the articles claim, and write the ledger of verdicts",
     "doctor": "look at this machine and say what would disturb or prevent a measurement",
     "status": "show what is planned, done, failed and superseded",
@@ -43,7 +44,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"harness.commands.{cmd_name}_command")
+        module = importlib.import_module(f"harness.commands.{cmd_name.replace('-', '_')}_command")
         command: click.Command = module.command
         return command
 
