@@ -52,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "doctor": PARENT | {"nvml"},
     "claims": PARENT | {"metrics", "judge"},
     "checking": PARENT,
+    "catalogue": PARENT | {"metrics"},
     "diagnose": CORE | {"metrics", "judge"},
 }
 """Which parts of the package a part may import at module level, besides itself. `commands` may import all of them."""
@@ -89,6 +90,7 @@ NEVER: dict[str, set[str]] = {
     "selftest": {"torch"},
     "claims": {"torch", "pandas"},
     "checking": {"torch", "pandas"},
+    "catalogue": {"torch", "pandas"},
     "commands": {"torch"},
 }  # fmt: skip
 """What a part never imports, inside functions neither."""

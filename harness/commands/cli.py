@@ -22,6 +22,7 @@ VERBS = {
     "judge": "print the verdicts of an experiment from its results",
     "report": "rebuild reports from results, measuring nothing",
     "list": "list workloads, treatments, experiments, metrics or stored runs",
+    "catalogue": "print the catalogue of all of them as Markdown",
     "gpu-check": "try every treatment on this device, and time its stacks",
     "claims": "test what the articles claim, and write the ledger of verdicts",
     "doctor": "look at this machine and say what would disturb or prevent a measurement",

@@ -32,7 +32,7 @@ KINDS = ("workloads", "treatments", "experiments", "metrics", "claims", "runs")
 def command(kind: str, plugins: tuple[Path, ...], workload_file: tuple[Path, ...], results: Path, as_json: bool) -> int:
     """List one kind of thing as a table, or as JSON objects that have at least a name."""
     plugged = registry(plugins, workload_file) if kind in ("workloads", "treatments", "claims") else None
-    rows = _rows(kind, plugged, results)
+    rows = _rows(kind, plugged, results, as_json)
     if as_json:
         click.echo(to_json(rows))
     else:
@@ -41,7 +41,7 @@ def command(kind: str, plugins: tuple[Path, ...], workload_file: tuple[Path, ...
     return 0
 
 
-def _rows(kind: str, plugged: Registry | None, results: Path) -> list[dict[str, Any]]:
+def _rows(kind: str, plugged: Registry | None, results: Path, as_json: bool) -> list[dict[str, Any]]:
     match kind:
         case "workloads":
             assert plugged is not None
@@ -57,13 +57,20 @@ def _rows(kind: str, plugged: Registry | None, results: Path) -> list[dict[str, 
                 for w in plugged.workloads.values()
             ]
         case "treatments":
+            from harness.catalogue import mark, needs
+            from harness.commands.catalogue_command import reference_devices
+
             assert plugged is not None
+            # Reads Parquet, which a table to look at should not wait for.
+            verified = reference_devices() if as_json else {}
             return [
                 {
                     "name": t.name,
                     "stages": list(t.hooks),
                     "parameters": {key: param.default for key, param in t.params.items()},
                     "devices": t.requires.devices,
+                    "needs": needs(t.requires),
+                    **({"verified": mark(t, verified.get(t.name, ()))} if as_json else {}),
                     "summary": t.summary,
                 }
                 for t in plugged.treatments.values()
