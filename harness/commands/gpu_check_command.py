@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from harness.registry import Registry
     from harness.store import Store
 
-SHARE_OF_PROOFS = 0.55
+SHARE_OF_PROOFS = 0.6
 """Of the time; what they leave is for timing."""
 SLACK_S = 12.0
 """At the end, for judging, reports and packing."""
 LOOK_BLOCKS = 4
+MOST_PROCESSES = 12
 
 
 @click.command("gpu-check")
@@ -65,13 +66,14 @@ def command(
     plugged = registry(plugins, workload_file)
     machine = describe_machine()
     device = resolve_device(device, machine)
-    processes = processes or max(1, min(8, machine.cores // (2 if device == "cuda" else 1)))
+    processes = processes or min(MOST_PROCESSES, machine.cores)
     plan = plan_checks(plugged, machine, device, names=treatments.split(), first=load_ledger().any, processes=processes)
     with folder_of_results(out) as results:
         run = DeviceRun(plugged, device, results, time.monotonic() + parse_duration(budget) - SLACK_S)
         lines = run.proofs(plan, processes, (plugins, workload_file), SHARE_OF_PROOFS if not no_timing else 1.0)
-        for experiment in [] if no_timing else stacks(device):
-            lines += run.timing(experiment)
+        wanted = [] if no_timing else stacks(device)
+        for number, experiment in enumerate(wanted):
+            lines += run.timing(experiment, run.left / (len(wanted) - number))
         return conclude(lines, run, out, "gpu-check")
 
 
@@ -111,22 +113,22 @@ class DeviceRun:
         with hold_devices(known, 0):
             spawn = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(min(processes, len(plan.experiments)) or 1, mp_context=spawn) as pool:
-                jobs = [pool.submit(_try, each, self.results, plugins, ends) for each in plan.experiments]
+                jobs = [pool.submit(_try, each, self.results, plugins, ends, processes) for each in plan.experiments]
                 for job in as_completed(jobs):
                     click.echo(job.result(), err=True)
         return results_of(plan, store.trials(), ids)
 
-    def timing(self, experiment: Experiment) -> list[Checked]:
-        """Time one experiment with what is left of the time."""
+    def timing(self, experiment: Experiment, seconds: float) -> list[Checked]:
+        """Time one experiment for at most so long."""
         from harness.commands.measuring import measure
 
-        if self.left < 5:
+        if seconds < 5:
             return [Checked(what=arm, where=experiment.name, result=Passed.NOT_RUN) for arm in experiment.arms]
-        analysis = dataclasses.replace(experiment.analysis, budget=f"{self.left:.0f}s", max_foreign_cpu_share=64.0)
+        analysis = dataclasses.replace(experiment.analysis, budget=f"{seconds:.0f}s", max_foreign_cpu_share=64.0)
         wanted = dataclasses.replace(experiment, analysis=analysis)
         try:
             result, store, spec_id = measure(
-                wanted, self.registry, results=self.results, trial_timeout=f"{max(20.0, self.left):.0f}s", wait="0",
+                wanted, self.registry, results=self.results, trial_timeout=f"{max(20.0, seconds):.0f}s", wait="0",
                 on_bad_item="fatal", new_session=False, keep_work=False, blocks=LOOK_BLOCKS,
             )  # fmt: skip
         except UsageError as error:
@@ -137,7 +139,7 @@ class DeviceRun:
         return lines + (watched_lines(store, spec_id) if self.device == "cuda" else [])
 
 
-def _try(experiment: Experiment, results: Path, plugins: Any, ends: float) -> str:
+def _try(experiment: Experiment, results: Path, plugins: Any, ends: float, processes: int) -> str:
     """In a process of its own: try the arms of one experiment until the time is over. Returns a line of what it did."""
     from harness.launch import LocalExecutor
     from harness.session import Options
@@ -146,8 +148,9 @@ def _try(experiment: Experiment, results: Path, plugins: Any, ends: float) -> st
     left = ends - time.monotonic()
     if left <= 0:
         return f"{experiment.name}: not run: budget"
+    plan = make_plan(experiment, plugged, machine)
     session = make_session(
-        make_plan(experiment, plugged, machine),
+        dataclasses.replace(plan, threads=max(1, plan.threads // processes)),  # several run at a time
         plugged,
         machine,
         open_store(results, writable=True),
