@@ -20,6 +20,7 @@ from harness.plan import resolved_measure
 from harness.record import ChildRecord, Outcome, TrialRecord, Window
 from harness.registry import Registry, load_registry
 from harness.spec import Cell, Collective, Kernel, Kind, Measure, Op, Phase, ProcessChange, Trial
+from tests.contracts import places, trying
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
 IDS = SessionIds(base_env_id="e", hardware_id="h", machine_id="m", environment_id="n", device="cpu", cores=2)
@@ -128,6 +129,7 @@ def test_compression_halves_the_bytes_counted(folder: Path):
     assert 0 < plain.comm_ns < 10**9
 
 
+@pytest.mark.full
 def test_zero1_divides_the_optimizers_state(folder: Path):
     state = 2 * 4 * evidence("ddp", folder)["gradients"]  # Adam keeps two numbers of four bytes
     assert evidence("zero1", folder)["state_bytes_by_rank"] == pytest.approx([state / 2] * 2, rel=0.05)
@@ -215,3 +217,12 @@ def test_bytes_sent_by_a_ring(arm: str, scattered: str):
 def test_time_of_exchanges_that_overlap_counts_once():
     ops = [Op("gloo:all_reduce", (), start, 10, 1, False) for start in (0, 5, 30)] + [Op("mm", (), 12, 50, 1, False)]
     assert communication_ns(ops, [Kernel("ncclDevKernel_AllReduce", 38, 10, 7), Kernel("gemm", 90, 5, 7)]) == 15 + 18
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("arm", ["ddp+torch_compile", "fsdp+torch_compile", "compile_blocks+fsdp", "amp_bf16+ddp"])
+def test_compiled_and_mixed_precision_models_are_divided_too(arm: str, folder: Path):
+    small = (("layers", 1), ("width", 32), ("sequence_length", 8))
+    record = trying.run(places.Place("gpt2_small", params=small).trial(arm, folder))
+    assert record.outcome is Outcome.OK, record.reason
+    assert set(record.evidence) == set(trying.resolved(arm).names)
