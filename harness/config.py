@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,64 @@ def parse_experiment(text: str, where: str, default_name: str = "") -> Experimen
         raise UsageError(
             f"{where}: key 'name': '{experiment.name}' is no name; use letters, digits and _ . + -, 100 at most"
         )
+    check_ranges(experiment, where)
     return experiment if experiment.name else dataclasses.replace(experiment, name=default_name)
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a setting may be."""
+
+    low: float
+    high: float = math.inf
+    open: bool = False
+    """Whether the ends themselves are excluded."""
+    or_zero: bool = False
+    """0 stands for a default."""
+
+    def holds(self, value: float) -> bool:
+        """Whether a value is allowed; one that is no number never is."""
+        inside = self.low < value < self.high if self.open else self.low <= value <= self.high
+        return inside or (self.or_zero and value == 0)
+
+    def __str__(self) -> str:
+        least, most = ("above", "below") if self.open else ("at least", "at most")
+        upper = "" if math.isinf(self.high) else f" and {most} {self.high:g}"
+        return f"{least} {self.low:g}{upper}{', or 0 for the default' if self.or_zero else ''}"
+
+
+RANGES = {
+    "seed": Range(0, 2**32 - 1),
+    "replicates": Range(2, 100, or_zero=True),
+    "analysis.rope": Range(0, 0.5),
+    "analysis.alpha": Range(0, 0.5, open=True),
+    "analysis.min_blocks": Range(1, 100_000),
+    "analysis.max_blocks": Range(1, 100_000),
+    "analysis.precision": Range(1e-4, 0.5, or_zero=True),
+    "analysis.max_steal_share": Range(0, 1),
+    "analysis.max_foreign_cpu_share": Range(0),
+    "measure.windows": Range(5, 100_000, or_zero=True),
+    "measure.window_ms": Range(0, 600_000, open=True),
+    "measure.warmup_steps": Range(1, 1_000_000, or_zero=True),
+    "measure.timed_seconds": Range(0, 86_400),
+    "measure.extensions": Range(0, 100),
+}
+"""Of the settings that are numbers; what an experiment file and a command line may say is checked here alike."""
+
+
+def check_ranges(experiment: Experiment, where: str = "") -> None:
+    """Refuse settings that no run could honour, before anything is written."""
+    prefix = f"{where}: " if where else ""
+    for path, allowed in RANGES.items():
+        table, _, name = path.rpartition(".")
+        value = getattr(getattr(experiment, table) if table else experiment, name)
+        if not allowed.holds(value):
+            raise UsageError(f"{prefix}{path.replace('_', ' ')} {value:g} is out of range; it is {allowed}")
+    analysis = experiment.analysis
+    if analysis.budget:
+        parse_duration(analysis.budget, above_zero=True)
+    if analysis.open_ended and analysis.rope == 0 and not analysis.budget:
+        raise UsageError(f"{prefix}an open-ended run with rope 0 may never end; give it a budget or a rope")
 
 
 _TABLES: dict[str, type] = {"measure": Measure, "analysis": Analysis}
@@ -75,12 +133,24 @@ def _in_words(message: str) -> str:
     return f"key '{match['path']}': {match['what']}" if match else message
 
 
-def parse_duration(text: str) -> float:
-    """Seconds of "90s", "10m", "2h" or a bare number of seconds."""
+def parse_duration(text: str, above_zero: bool = False) -> float:
+    """Seconds of "90s", "10m", "2h" or a bare number of seconds; where asked for, 0 is refused as well."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|)\s*", text)
     if not match:
         raise UsageError(f"'{text}' is no duration; write for instance 90s, 10m or 2h")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}[match[2]]
+    seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}[match[2]]
+    if above_zero and seconds <= 0:
+        raise UsageError(f"'{text}' is no time to do anything in; write for instance 90s, 10m or 2h")
+    return seconds
+
+
+def parse_share(text: str, what: str) -> float:
+    """0.01 of "1%", "1 %" or "0.01"."""
+    bare = text.strip().removesuffix("%")
+    try:
+        return float(bare) / (100 if bare != text.strip() else 1)
+    except ValueError:
+        raise UsageError(f"{what} '{text}' is no number; write for instance 1% or 0.01") from None
 
 
 def experiment_toml(experiment: Experiment) -> str:

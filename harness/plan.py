@@ -94,7 +94,7 @@ def make_plan(experiment: Experiment, registry: Registry, machine: Machine) -> P
     written = [resolve(parse_arm(text), registry.treatments, scope) for text in _arm_texts(experiment)]
     arms = {format_arm(arm): arm for arm in [baseline, *written]}
     base_text = format_arm(baseline)
-    if len(arms) < 2:
+    if len(arms) < 2 and not experiment.is_aa:
         raise UsageError("the experiment has no arm besides its baseline; name at least one treatment")
     explicit = experiment.design == "arms"
     conflicts = {text: reason for text, arm in arms.items() if (reason := conflict(arm, registry.treatments))}
@@ -113,7 +113,8 @@ def make_plan(experiment: Experiment, registry: Registry, machine: Machine) -> P
                 skips.append(Skip(place, text, reason))
             else:
                 able.append(text)
-        runs[place] = tuple(able) if base_text in able and len(able) > 1 else ()
+        compared = base_text in able and (len(able) > 1 or experiment.is_aa)
+        runs[place] = tuple(able) if compared else ()
     return Plan(resolved, places, arms, base_text, runs, tuple(skips), machine.cores)
 
 
@@ -134,6 +135,10 @@ def default_preset(device: str) -> str:
 
 
 def _arm_texts(experiment: Experiment) -> list[str]:
+    if experiment.is_aa:
+        if experiment.replicates < 2:
+            raise UsageError(f"design 'aa' compares at least 2 replicates, not {experiment.replicates}")
+        return []
     if experiment.design == "arms":
         return list(experiment.arms)
     from harness.judge.designs import design_arms
@@ -336,6 +341,42 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", text.split("+")[0])[:3])
 
 
+# ------------------------------------------------------------------------------------------------ before the blocks
+
+
+def prepared_arms(plan: Plan, place: Place, registry: Registry, all_arms: bool = False) -> tuple[str, ...]:
+    """The arms that get a short trial first: the baseline, for the others' proofs, and what fills a compile cache."""
+
+    def compiles(arm: str) -> bool:
+        return any("compile" in registry.treatments[use.name].hooks for use in plan.arms[arm].uses)
+
+    return tuple(arm for arm in plan.runs[place] if all_arms or arm == plan.baseline or compiles(arm))
+
+
+def checked_arms(plan: Plan, place: Place, registry: Registry) -> tuple[str, ...]:
+    """The arms that get a numerics trial, the plain one first: it is what the others are compared with."""
+    if not plan.experiment.numerics or not registry.workload(place.workload).needs_torch:
+        return ()
+    return tuple(dict.fromkeys(("", *plan.runs[place])))
+
+
+def trials_before(plan: Plan, registry: Registry) -> int:
+    """Trials before the first block, of all places."""
+    places = [place for place in plan.places if plan.runs[place]]
+    return sum(len(each(plan, place, registry)) for place in places for each in (prepared_arms, checked_arms))
+
+
+def trials_in_round(plan: Plan) -> int:
+    """Trials of the first block of every place: later ones have fewer, as arms are decided."""
+    return sum(len(block_order(plan, place, 0, plan.treated(place))) for place in plan.places if plan.runs[place])
+
+
+def fewest_blocks(plan: Plan) -> int:
+    """Blocks after which it can be over: identical runs are compared in all that were announced."""
+    analysis = plan.experiment.analysis
+    return analysis.max_blocks if plan.experiment.is_aa else min(analysis.min_blocks, analysis.max_blocks)
+
+
 # ------------------------------------------------------------------------------------------------ order
 
 
@@ -350,6 +391,8 @@ def block_order(plan: Plan, place: Place, block_index: int, undecided: Iterable[
     The pairs keep each arm as often before the baseline as after it. Arms already decided are left out without moving
     the others; the baseline is thinned to what the remaining arms need.
     """
+    if plan.experiment.is_aa:
+        return (plan.baseline,) * plan.experiment.replicates
     undecided = set(undecided)
     treated = plan.treated(place)
     order = [*treated, *[plan.baseline] * baseline_count(len(treated))]

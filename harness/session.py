@@ -21,7 +21,17 @@ from harness.collect import SessionIds, asked, collect, to_json
 from harness.judge import judge, numerics
 from harness.judge.types import Judgement
 from harness.launch import Executor
-from harness.plan import Frozen, Place, Plan, block_order
+from harness.plan import (
+    Frozen,
+    Place,
+    Plan,
+    block_order,
+    checked_arms,
+    fewest_blocks,
+    prepared_arms,
+    trials_before,
+    trials_in_round,
+)
 from harness.record import FAILURES, RETRIES, Outcome, TrialRecord, Window
 from harness.registry import Registry
 from harness.spec import Kind
@@ -219,9 +229,7 @@ class Session:
 
     def _prepare(self, place: Place, all_arms: bool = False) -> None:
         """One short trial of the baseline, for the other arms' proofs, and of each arm that fills a compile cache."""
-        for arm in self.plan.runs[place]:
-            if arm != self.plan.baseline and not (all_arms or self._compiles(arm)):
-                continue
+        for arm in prepared_arms(self.plan, place, self.registry, all_arms):
             if arm in self.dropped.get(place, set()) or self._budget_is_spent(place, [arm]):
                 continue
             record = self._earlier_preparation(place, arm) or self._attempt(place, arm, Kind.PREPARE, None, None)
@@ -259,12 +267,11 @@ class Session:
 
     def _check_numerics(self, place: Place) -> None:
         """One numerics trial of the plain model and of each arm; an arm that computes something else is left out."""
-        if not self.plan.experiment.numerics or not self.registry.workload(place.workload).needs_torch:
-            return
-        at = self._numerics_place(place)
+        arms = checked_arms(self.plan, place, self.registry)
+        at = self._numerics_place(place) if arms else place
         if at not in self.trials.data:
             self._make_data_of(at)
-        for arm in dict.fromkeys(("", *self.plan.runs[place])):
+        for arm in arms:
             if arm in self.dropped.get(place, set()) or self._budget_is_spent(place, [arm]):
                 continue
             record = self._earlier_numerics(at, arm) or self._attempt(at, arm, Kind.NUMERICS, None, None)
@@ -298,7 +305,9 @@ class Session:
         dropped |= set(self.plan.runs[place]) if arm == self.plan.baseline else {arm}
 
     def _active(self, place: Place) -> list[str]:
-        return [arm for arm in self.plan.treated(place) if arm not in self.dropped.get(place, set())]
+        """The arms that are still measured; where nothing but the baseline is compared, the baseline."""
+        compared = (self.plan.baseline,) if self.plan.experiment.is_aa else self.plan.treated(place)
+        return [arm for arm in compared if arm not in self.dropped.get(place, set())]
 
     # -------------------------------------------------------------------------------------------- blocks
 
@@ -333,8 +342,10 @@ class Session:
     def _undecided(self, place: Place) -> list[str]:
         own = self.session_id if self.options.new_session else ""
         enough = self.options.blocks or math.inf
-        mine = [c for c in self.judge(own).comparisons if c.primary and self._is_place(c, place)]
-        final = {c.arm for c in mine if c.final or c.blocks >= enough}
+        here = [c for c in self.judge(own).comparisons if c.primary and self._is_place(c, place)]
+        if self.plan.experiment.is_aa:
+            return [] if all(c.final or c.blocks >= enough for c in here) else self._active(place)
+        final = {c.arm for c in here if c.final or c.blocks >= enough}
         return [arm for arm in self._active(place) if arm not in final]
 
     def _is_place(self, comparison: Any, place: Place) -> bool:
@@ -418,9 +429,7 @@ class Session:
     def _announce(self, place: Place, arm: str, kind: Kind) -> None:
         seconds = self.durations[-20:]
         typical = sum(seconds) / len(seconds) if seconds else None
-        trials = sum(
-            (2 + self.plan.experiment.analysis.min_blocks) * len(self.plan.runs[each]) for each in self.plan.places
-        )
+        trials = trials_before(self.plan, self.registry) + fewest_blocks(self.plan) * trials_in_round(self.plan)
         done = sum(record.duration_ns is not None for record in self.records)
         left = typical * max(0, trials - done) if typical is not None else None
         what = place.label if kind is Kind.TIMING else f"{place.label}, {kind}"

@@ -565,6 +565,8 @@ class Experiment:
     device: str = "auto"
     data: str = ""
     design: str = "arms"
+    replicates: int = 0
+    """Design "aa": how often a block runs the baseline, to be compared with itself; 7 give 21 pairs."""
     treatments: tuple[str, ...] = ()
     arms: tuple[str, ...] = ()
     baseline: str = ""
@@ -576,6 +578,11 @@ class Experiment:
     """Overrides of the preset's parameters, for every workload that has them."""
     measure: Measure = Measure()
     analysis: Analysis = Analysis()
+
+    @property
+    def is_aa(self) -> bool:
+        """Whether the baseline is compared with itself, to learn what this machine can tell apart."""
+        return self.design == "aa"
 
 
 @dataclass(frozen=True, kw_only=True)

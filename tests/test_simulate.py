@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from harness.judge import judge
-from harness.judge.calibration import calibrate, lag_correlation
 from harness.judge.types import Word
 from harness.simulate import PROFILES, autoregressive, block_orders, draw, parse_truth, power, simulate
 from harness.spec import Analysis, Experiment, UsageError
@@ -92,23 +91,3 @@ def test_two_hundred_identical_arms_are_rarely_called_different() -> None:
         first = judge(experiment, "s", run.records, run.windows, last_look=True).comparisons[0]
         claimed += first.verdict in (Word.FASTER, Word.SLOWER)
     assert claimed / 200 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
-
-
-def test_calibration_measures_the_noise_that_was_put_in() -> None:
-    noise = replace(PROFILES["quiet"], process=0.01, window=0.001)
-    run = simulate(EXPERIMENT, "s", {}, noise, blocks=28, seed=2, baselines=4)
-    (found,) = calibrate(EXPERIMENT, "s", run.records, run.windows)
-    assert found.blocks == 28
-    assert found.noise_floor == pytest.approx(0.01 * math.sqrt(2), rel=0.35)
-    assert found.comparisons == 6
-    assert found.false_positives <= 3
-    assert found.detectable[4] > found.detectable[28]
-    assert found.order_p > 0.001
-
-
-def test_dependent_blocks_are_seen() -> None:
-    series = np.cumsum(np.random.default_rng(0).standard_normal(28))
-    correlation, p = lag_correlation(series)
-    assert correlation > 0.5
-    assert p < 0.01
-    assert lag_correlation(np.zeros(5)) == (0.0, 1.0)

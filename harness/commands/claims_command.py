@@ -16,16 +16,13 @@ from harness.commands.common import (
     describe_machine,
     json_option,
     open_store,
-    options,
-    plugin_options,
     print_table,
     registry,
-    reports_option,
     results_option,
     to_json,
 )
 from harness.commands.exit_codes import Exit
-from harness.commands.measuring import measuring_options
+from harness.commands.measuring import Measuring, measuring_options
 from harness.commands.report_command import private_words, write_report
 from harness.config import load_ledger, parse_duration, parse_experiment
 from harness.judge.claims import ClaimWord, JudgedClaim
@@ -45,10 +42,8 @@ NotRun = list[tuple[str, str]]
 @click.option("--max-foreign-load", type=float, help="cores of other processes' work above which a block is dropped")
 @click.option("--max-steal", type=float, help="share of stolen CPU time above which a block is dropped")
 @click.option("--no-measure", is_flag=True, help="judge what is stored and write the report, measuring nothing")
-@plugin_options
 @results_option
-@reports_option
-@options(*measuring_options)
+@measuring_options
 @json_option
 def command(
     article: str,
@@ -60,36 +55,31 @@ def command(
     max_foreign_load: float | None,
     max_steal: float | None,
     no_measure: bool,
-    plugins: tuple[Path, ...],
-    workload_file: tuple[Path, ...],
-    results: Path,
-    reports: Path,
+    how: Measuring,
     as_json: bool,
-    strict: bool,
-    **how: Any,
 ) -> int:
     """Test the claims of experiments/claims.toml here, as far as BUDGET reaches; run again to go on."""
-    plugged = registry(plugins, workload_file)
+    plugged = registry(how.plugins, how.workload_file)
     analysis = {"max_blocks": max_blocks, "max_foreign_cpu_share": max_foreign_load, "max_steal_share": max_steal}
     plan = plan_claims(load_ledger(ledger), plugged, describe_machine(), device=device, preset=preset, article=article)
     plan = _with_analysis(plan, {key: value for key, value in analysis.items() if value is not None})
-    rows = judged_claims(plan, results)
+    rows = judged_claims(plan, how.results)
     not_run: NotRun = []
     code = 0
     if not no_measure:
-        open_store(results, writable=True)
-        campaign = Campaign(plan, plugged, results, parse_duration(budget), how)
+        open_store(how.results, writable=True)
+        campaign = Campaign(plan, plugged, how, parse_duration(budget))
         not_run = left_over(campaign.run(rows))
         for spec_id in campaign.measured.values():
-            write_report(open_store(results), spec_id, reports)
-        rows, code = judged_claims(plan, results), campaign.exit_code
+            write_report(open_store(how.results), spec_id, how.reports)
+        rows, code = judged_claims(plan, how.results), campaign.exit_code
     if as_json:
         click.echo(to_json([as_row(row) for row in rows]))
     else:
         show(rows, not_run)
-    path = _write_report(rows, not_run, plan, reports, article)
+    path = _write_report(rows, not_run, plan, how.reports, article)
     click.echo(f"\nreport: {path}", err=as_json)
-    if strict and any(row.verdict.word is ClaimWord.CONTRADICTED for row in rows):
+    if how.strict and any(row.verdict.word is ClaimWord.CONTRADICTED for row in rows):
         return Exit.CONTRADICTED
     return code
 

@@ -7,15 +7,14 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.claims import ClaimsPlan, Turn, judge_claims, next_turn
 from harness.commands.common import describe_machine, open_store
 from harness.commands.exit_codes import Exit
-from harness.commands.measuring import measure
+from harness.commands.measuring import Measuring, measure
 from harness.commands.plan_command import ASSUMED_TRIAL_SECONDS
 from harness.judge.claims import ClaimWord, JudgedClaim
 from harness.judge.stopping import LOOKS
@@ -36,10 +35,8 @@ class Campaign:
 
     plan: ClaimsPlan
     registry: Registry
-    results: Path
+    how: Measuring
     budget: float
-    how: dict[str, Any]
-    """What `measure` is told besides."""
     rows: dict[str, list[JudgedClaim]] = field(default_factory=dict)
     """Verdicts so far, by experiment."""
     finished: set[str] = field(default_factory=set)
@@ -55,7 +52,7 @@ class Campaign:
         """Measure while the budget lasts; returns the turns that are left. `judged` are the verdicts so far."""
         for experiment in self.plan.experiments:
             self.rows[experiment.name] = [row for row in judged if row.experiment == experiment.name]
-        self._learn(open_store(self.results).trials())
+        self._learn(open_store(self.how.results).trials())
         while (turn := next_turn(self._turns(), self._left())) is not None:
             self._take(turn)
         return self._turns()
@@ -126,9 +123,9 @@ class Campaign:
         analysis = dataclasses.replace(experiment.analysis, budget=f"{max(1.0, self._left()):.0f}s")
         timed = dataclasses.replace(experiment, analysis=analysis)
         blocks = self._blocks(experiment)
-        store = open_store(self.results)
+        store = open_store(self.how.results)
         before = {record.trial_id for record in store.trials()}
-        result, store, spec_id = measure(timed, self.registry, results=self.results, blocks=turn.blocks, **self.how)
+        result, store, spec_id = measure(timed, self.registry, self.how, turn.blocks)
         self._learn([record for record in store.trials(spec_id) if record.trial_id not in before])
         self.failures += result.failures
         self.measured[experiment.name] = spec_id

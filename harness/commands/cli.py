@@ -18,6 +18,7 @@ VERBS = {
     "bench": "measure one workload with the device's default arms, or your own; prints verdicts, writes a report",
     "matrix": "the same for the four standard workloads",
     "run": "run an experiment file, or go on with one that was interrupted",
+    "aa": "compare identical runs, to learn what this machine can tell apart",
     "plan": "show what a run would measure, and what it would skip and why",
     "judge": "print the verdicts of an experiment from its results",
     "report": "rebuild reports from results, measuring nothing",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.arms import nearest, split_arms
-from harness.config import experiment_files, load_experiment, parse_duration, parse_experiment
+from harness.config import check_ranges, experiment_files, load_experiment, parse_experiment, parse_share
 from harness.registry import Registry, load_registry
 from harness.spec import Experiment, UsageError
 
@@ -55,6 +55,13 @@ plugin_options = options(
         "--workload-file", multiple=True, type=click.Path(path_type=Path), help="a .py file that defines WORKLOAD"
     ),
 )
+
+
+def _share(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    """0.01 and 1% are the same."""
+    return None if value is None else parse_share(value, option.name or "")
+
+
 experiment_options = options(
     _option("treatments", "TREATMENTS", 'arms, separated by spaces: "amp_bf16 amp_bf16+channels_last"'),
     _option("baseline", "BASELINE", "the arm to compare with; plain PyTorch if not given"),
@@ -66,7 +73,15 @@ experiment_options = options(
     _option("seed", "SEED", "seed of order, data and weights", type=int),
     _option("budget", "BUDGET", "wall-clock time, e.g. 10m"),
     _option("max-blocks", "MAX_BLOCKS", "blocks at most", type=int),
-    _option("rope", "ROPE", "half-width of what counts as no difference, e.g. 0.01", type=float),
+    _option("rope", "ROPE", "half-width of what counts as no difference, e.g. 1%", callback=_share),
+    _option(
+        "precision", "PRECISION", "go on after a verdict until the half-width is below this, e.g. 1%", callback=_share
+    ),
+    click.option(
+        "--open-ended/--looks",
+        default=None,
+        help="decide after any block, by a wider interval that holds at all of them, with no blocks at most",
+    ),
     _option(
         "max-foreign-load",
         "MAX_FOREIGN_LOAD",
@@ -86,13 +101,14 @@ def changed(experiment: Experiment, given: Mapping[str, Any]) -> Experiment:
         own: wishes.pop(key)
         for key, own in (
             ("budget", "budget"), ("max_blocks", "max_blocks"), ("rope", "rope"),
+            ("precision", "precision"), ("open_ended", "open_ended"),
             ("max_foreign_load", "max_foreign_cpu_share"), ("max_steal", "max_steal_share"),
         )
         if key in wishes
     }  # fmt: skip
-    if "budget" in analysis:
-        parse_duration(analysis["budget"])
-    return dataclasses.replace(experiment, **wishes, analysis=dataclasses.replace(experiment.analysis, **analysis))
+    wanted = dataclasses.replace(experiment, **wishes, analysis=dataclasses.replace(experiment.analysis, **analysis))
+    check_ranges(wanted)
+    return wanted
 
 
 def registry(plugins: Sequence[Path] = (), workload_file: Sequence[Path] = ()) -> Registry:
@@ -148,11 +164,16 @@ def find_stored(text: str, store: Store) -> str | None:
 
 
 def stored_names(store: Store) -> dict[str, str]:
-    """Spec ids by the names of their experiments; one that this version cannot read is to be had by its id alone."""
+    """Spec ids by the names of their experiments, of several with one name the one measured last.
+
+    An experiment that this version cannot read is to be had by its id alone.
+    """
+    specs = store.specs()
+    newest_first = dict.fromkeys(record.spec_id for record in reversed(store.trials()))
     names = {}
-    for spec_id, toml in store.specs().items():
-        with contextlib.suppress(UsageError):
-            names[parse_experiment(toml, spec_id).name] = spec_id
+    for spec_id in (*specs, *reversed(newest_first)):
+        with contextlib.suppress(UsageError, KeyError):
+            names[parse_experiment(specs[spec_id], spec_id).name] = spec_id
     return names
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import click
 
-from harness.commands.common import find_stored, json_option, open_store, print_table, stored_names
+from harness.commands.common import find_stored, json_option, open_store, print_table, stored_names, to_json
 from harness.commands.exit_codes import Exit
 from harness.config import parse_experiment
 from harness.judge import judge
-from harness.judge.types import Comparison, Judgement
+from harness.judge.types import Calibration, Comparison, Judgement
 from harness.select import latest_work
 from harness.spec import UsageError
 from harness.store import Store
@@ -33,7 +34,7 @@ def command(experiment: str, results: Path, strict: bool, as_json: bool) -> int:
     store = open_store(results)
     judgement = judge_stored(stored_spec(experiment, store), store)
     if as_json:
-        click.echo(json.dumps({"verdicts": [as_row(comparison) for comparison in judgement.comparisons]}, indent=2))
+        click.echo(to_json(as_values(judgement)))
     else:
         print_judgement(judgement)
     undecided = any(comparison.verdict == "inconclusive" for comparison in judgement.comparisons if comparison.primary)
@@ -53,9 +54,41 @@ def stored_spec(text: str, store: Store) -> str:
 
 def judge_stored(spec_id: str, store: Store) -> Judgement:
     """Judge what is stored of one experiment, without what later code or environments superseded."""
-    trials = latest_work(store.trials(spec_id))
-    windows = store.windows([record.trial_id for record in trials if record.steps_rows])
-    return judge(parse_experiment(store.spec(spec_id), spec_id), spec_id, trials, windows, last_look=True)
+    every = store.trials(spec_id)
+    trials = latest_work(every)
+    kept = {record.trial_id for record in trials}
+    experiment = parse_experiment(store.spec(spec_id), spec_id)
+    return judge(
+        experiment,
+        spec_id,
+        trials,
+        store.windows([record.trial_id for record in trials if record.steps_rows]),
+        last_look=True,
+        superseded=[record for record in every if record.trial_id not in kept],
+        stored=() if experiment.is_aa else stored_calibrations(store),
+    )
+
+
+def stored_calibrations(store: Store) -> list[Calibration]:
+    """What every A/A of the folder found; one that this version cannot read is none."""
+    found: list[Calibration] = []
+    for spec_id, toml in store.specs().items():
+        with contextlib.suppress(UsageError):
+            if parse_experiment(toml, spec_id).is_aa:
+                found += judge_stored(spec_id, store).calibrations
+    return found
+
+
+def as_values(judgement: Judgement) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "experiment": judgement.experiment.name,
+        "spec_id": judgement.spec_id,
+        "verdicts": [as_row(each) for each in judgement.comparisons],
+        "calibrations": [dataclasses.asdict(each) for each in judgement.calibrations],
+        "threats": [dataclasses.asdict(each) for each in judgement.threats],
+        "sessions": [dataclasses.asdict(each) for each in judgement.history],
+    }
 
 
 def as_row(comparison: Comparison) -> dict[str, Any]:
@@ -65,28 +98,52 @@ def as_row(comparison: Comparison) -> dict[str, Any]:
 
 
 def print_judgement(judgement: Judgement) -> None:
-    """The primary verdicts as a table, and what threatens them."""
-    rows = [
-        (
-            comparison.workload + "".join(f" {key}={value}" for key, value in comparison.axes.items()),
-            comparison.arm or "(plain)",
-            _time(comparison.before),
-            _time(comparison.after),
-            _ratio(comparison),
-            str(comparison.blocks),
-            str(comparison.verdict).upper(),
-            comparison.reason,
-        )
-        for comparison in judgement.comparisons
-        if comparison.primary
-    ]
-    print_table(
-        f"{judgement.experiment.name}: {judgement.experiment.question}",
-        ("workload", "arm", "before", "after", "speedup", "blocks", "verdict", "why"),
-        rows,
-    )
+    """The primary verdicts as a table, what threatens them, and every session that there was."""
+    title = f"{judgement.experiment.name}: {judgement.experiment.question}"
+    if judgement.experiment.is_aa and judgement.calibrations:
+        print_table(title, CALIBRATION_COLUMNS, [_calibration_row(each) for each in judgement.calibrations])
+    else:
+        columns = ("workload", "arm", "before", "after", "speedup", "blocks", "verdict", "why")
+        print_table(title, columns, [_verdict_row(each) for each in judgement.comparisons if each.primary])
     for threat in judgement.threats:
         click.echo(f"{threat.severity}: {threat.text}")
+    for number, each in enumerate(judgement.history, 1):
+        state = f"{each.counted} timed trials count" if each.counted else "superseded or without a timed trial"
+        click.echo(f"session {number}: {each.started_at[:19]} UTC, {each.blocks} blocks, {each.trials} trials, {state}")
+
+
+def _verdict_row(comparison: Comparison) -> tuple[str, ...]:
+    return (
+        comparison.workload + "".join(f" {key}={value}" for key, value in comparison.axes.items()),
+        comparison.arm or "(plain)",
+        _time(comparison.before),
+        _time(comparison.after),
+        _ratio(comparison),
+        str(comparison.blocks),
+        str(comparison.verdict).upper(),
+        comparison.reason,
+    )
+
+
+CALIBRATION_COLUMNS = (
+    "workload", "blocks", "pairs", "outside 95 %", "expected", "judged different", "noise floor", "found with 4 blocks",
+    "with 9", "with 28", "a place later", "blocks alike",
+)  # fmt: skip
+
+
+def _calibration_row(each: Calibration) -> tuple[str, ...]:
+    return (
+        each.label,
+        str(each.blocks),
+        str(each.comparisons),
+        str(each.false_positives),
+        f"{each.comparisons / 20:.1f}",
+        str(each.claims),
+        f"{each.noise_floor:.2%}",
+        *(f"{each.detectable[blocks]:.2%}" for blocks in (4, 9, 28)),
+        f"{each.order_effect:+.2%} (p {each.order_p:.2g})",
+        f"{each.dependence:+.2f} (p {each.dependence_p:.2g})",
+    )
 
 
 def _time(nanoseconds: float | None) -> str:

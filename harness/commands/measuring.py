@@ -1,10 +1,14 @@
-"""What bench, matrix and run share: plan, measure, print the verdicts, write the report."""
+"""What all verbs that measure share: their options, and plan, measure, print the verdicts, write the report."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +16,7 @@ import click
 import platformdirs
 
 from harness import identity
-from harness.commands.common import describe_machine, open_store
+from harness.commands.common import describe_machine, open_store, options, plugin_options, reports_option
 from harness.commands.exit_codes import Exit
 from harness.config import experiment_toml, parse_duration
 from harness.plan import Plan, make_plan, requires_of
@@ -27,10 +31,45 @@ if TYPE_CHECKING:
     from harness.session import Result, Session
     from harness.store import Store
 
-measuring_options = [
-    click.option("--trial-timeout", default="30m", show_default=True, help="time after which a single trial is killed"),
+
+# ------------------------------------------------------------------------------------------------ options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """How to go about a run, as the command line says it; nothing of it is part of what is measured."""
+
+    results: Path
+    reports: Path
+    plugins: tuple[Path, ...]
+    workload_file: tuple[Path, ...]
+    trial_timeout: float
+    wait: float
+    on_bad_item: str
+    new_session: bool
+    keep_work: bool
+    strict: bool
+
+
+def measuring_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a command all options of `Measuring` but the results folder, and hand it the values as one: `how`."""
+    names = [field.name for field in dataclasses.fields(Measuring)]
+
+    @functools.wraps(function)
+    def packed(**given: Any) -> int:
+        how = Measuring(**{name: given.pop(name) for name in names})
+        return function(how=how, **given)
+
+    decorated: Callable[..., int] = options(plugin_options, reports_option, *_OWN_OPTIONS)(packed)
+    return decorated
+
+
+_OWN_OPTIONS = [
+    click.option("--trial-timeout", default="30m", show_default=True, help="time after which a single trial is killed",
+                 callback=lambda context, option, value: parse_duration(value, above_zero=True)),
     click.option("--wait", default="0", show_default=True,
-                 help="how long to wait for a device that another session measures, e.g. 2h"),
+                 help="how long to wait for a device that another session measures, e.g. 2h",
+                 callback=lambda context, option, value: parse_duration(value)),
     click.option("--on-bad-item", type=click.Choice(["fatal", "skip"]), default="fatal", show_default=True,
                  help="what to do with an unreadable file in your data"),
     click.option("--new-session", is_flag=True, help="measure again instead of going on after what is stored"),
@@ -39,26 +78,21 @@ measuring_options = [
 ]  # fmt: skip
 
 
-def measure_and_report(experiment: Experiment, registry: Registry, *, reports: Path, strict: bool, **how: Any) -> int:
+# ------------------------------------------------------------------------------------------------ the main job
+
+
+def measure_and_report(experiment: Experiment, registry: Registry, how: Measuring) -> int:
     """The main job. Returns the exit code."""
-    check_folder(reports, "REPORTS")
-    result, store, spec_id = measure(experiment, registry, **how)
-    return conclude(result, store, spec_id, reports, strict)
+    check_folder(how.reports, "REPORTS")
+    result, store, spec_id = measure(experiment, registry, how)
+    return conclude(result, store, spec_id, how)
 
 
-def measure(
-    experiment: Experiment,
-    registry: Registry,
-    *,
-    results: Path,
-    trial_timeout: str,
-    wait: str,
-    on_bad_item: str,
-    new_session: bool,
-    keep_work: bool,
-    blocks: int = 0,
-) -> tuple[Result, Store, str]:
-    """Run one session of the experiment. Returns how it ended, the results folder, and the experiment's id in it."""
+def measure(experiment: Experiment, registry: Registry, how: Measuring, blocks: int = 0) -> tuple[Result, Store, str]:
+    """Register the experiment and run one session of it, at most to so many blocks if `blocks` is given.
+
+    Returns how it ended, the results folder, and the experiment's id in it. Every trial is stored as soon as it ends.
+    """
     from harness.commands.progress import TerminalProgress
     from harness.device_lock import hold_devices
     from harness.launch import LocalExecutor
@@ -66,44 +100,41 @@ def measure(
     from harness.store import compact
     from harness.telemetry import Sampler
 
-    timeout_s, wait_s = parse_duration(trial_timeout), parse_duration(wait)
-    if not timeout_s:
-        raise UsageError(f"--trial-timeout {trial_timeout} leaves a trial no time; give for instance 30m")
     machine = describe_machine()
     plan = make_plan(experiment, registry, machine)
     refuse_if_nothing_runs(plan)
     cache = platformdirs.user_cache_path("torch-trials")
     check_folder(cache, "XDG_CACHE_HOME")
-    store = open_store(results, writable=True)
+    store = open_store(how.results, writable=True)
     progress = TerminalProgress(sys.stderr)
     gpus = tuple(gpu.uuid for gpu in machine.gpus[: gpus_used(plan, registry, machine)])
-    with hold_devices(gpus or ["cpu"], wait_s, tell=progress.note):
+    budget = plan.experiment.analysis.budget
+    with hold_devices(gpus or ["cpu"], how.wait, tell=progress.note):
         session = make_session(
             plan,
             registry,
             machine,
             store,
             executor=LocalExecutor(
-                watch=lambda trial_id, pid: Sampler(trial_id, pid, gpu_uuids=gpus), keep_work=keep_work
+                watch=lambda trial_id, pid: Sampler(trial_id, pid, gpu_uuids=gpus), keep_work=how.keep_work
             ),
             progress=progress,
             options=Options(
                 cache=cache,
                 data_source=Path(plan.experiment.data) if plan.experiment.data else None,
                 blocks=blocks,
-                budget_s=parse_duration(plan.experiment.analysis.budget) if plan.experiment.analysis.budget else None,
-                trial_timeout_s=timeout_s,
-                on_bad_item=on_bad_item,
-                new_session=new_session,
+                budget_s=parse_duration(budget) if budget else None,
+                trial_timeout_s=how.trial_timeout,
+                on_bad_item=how.on_bad_item,
+                new_session=how.new_session,
             ),
         )
         try:
             result = session.run()
         except KeyboardInterrupt:
             progress.close()
-            click.echo(
-                f"stopped; {progress.finished} trials are kept in {results}. Run the same command to go on.", err=True
-            )
+            kept = f"{progress.finished} trials are kept in {how.results}"
+            click.echo(f"stopped; {kept}. Run the same command to go on.", err=True)
             raise
         compact(store)
     progress.close()
@@ -163,19 +194,21 @@ def refuse_if_nothing_runs(plan: Plan) -> None:
         raise UsageError(f"nothing is left to run: {reasons}")
 
 
-def conclude(result: Result, store: Any, spec_id: str, reports: Path, strict: bool) -> int:
-    """Print the verdicts and the report's path, and choose the exit code."""
-    from harness.commands.judge_command import print_judgement
+def conclude(result: Result, store: Store, spec_id: str, how: Measuring) -> int:
+    """Print the verdicts, as `harness judge` would, and the report's path, and choose the exit code."""
+    from harness.commands.judge_command import judge_stored, print_judgement
     from harness.commands.report_command import write_report
 
-    print_judgement(result.judgement)
+    judgement = judge_stored(spec_id, store)
+    print_judgement(judgement)
     if result.stopped_by == "budget":
         click.echo("\nThe budget is spent; run the same command with more to go on where this stopped.")
-    path = write_report(store, spec_id, reports)
-    click.echo(f"\nreport: {path}")
+    click.echo(f"\nreport: {write_report(store, spec_id, how.reports, judgement)}")
     if result.failures:
         return Exit.TRIAL_FAILED
-    if strict and any(c.verdict == "inconclusive" for c in result.judgement.comparisons if c.primary):
+    if any(each.claims for each in judgement.calibrations) and judgement.experiment.is_aa:
+        return Exit.CHECK_SAID_NO
+    if how.strict and any(each.verdict == "inconclusive" for each in judgement.comparisons if each.primary):
         return Exit.INCONCLUSIVE
     return Exit.FINE
 

@@ -21,7 +21,8 @@ from harness.commands.common import (
     results_option,
     to_json,
 )
-from harness.plan import Plan, block_order, make_plan
+from harness.plan import Plan, block_order, fewest_blocks, make_plan, trials_before, trials_in_round
+from harness.registry import Registry
 
 ASSUMED_TRIAL_SECONDS = {"tiny": 10.0, "small": 30.0, "full": 60.0}
 """Used only where no trial of the workload is stored yet; the output says so."""
@@ -51,7 +52,7 @@ def command(
         store = open_store(results) if results.is_dir() else None
         wanted = changed(find_experiment(experiment, store), {"workloads": workload, **given})
     plan = make_plan(wanted, plugged, describe_machine())
-    print(to_json(described(plan, results))) if as_json else show(plan, results)
+    print(to_json(described(plan, plugged, results))) if as_json else show(plan, plugged, results)
     return 0
 
 
@@ -69,16 +70,14 @@ def trial_seconds(plan: Plan, results: Path) -> tuple[float, str]:
     return ASSUMED_TRIAL_SECONDS[plan.experiment.preset], "assumed: nothing of this kind is stored yet"
 
 
-def described(plan: Plan, results: Path) -> dict[str, Any]:
+def described(plan: Plan, registry: Registry, results: Path) -> dict[str, Any]:
     """The plan as plain values."""
     analysis = plan.experiment.analysis
     seconds, source = trial_seconds(plan, results)
     blocks = {place: block_order(plan, place, 0, plan.treated(place)) for place in plan.places if plan.runs[place]}
-    in_block = sum(len(order) for order in blocks.values())
-    preparations = sum(len(arms) for arms in plan.runs.values())
 
     def minutes(count: int) -> float:
-        return round((preparations + count * in_block) * seconds / 60, 1)
+        return round((trials_before(plan, registry) + count * trials_in_round(plan)) * seconds / 60, 1)
 
     return {
         "experiment": plan.experiment.name,
@@ -94,15 +93,15 @@ def described(plan: Plan, results: Path) -> dict[str, Any]:
             {"workload": skip.place.workload, "axes": dict(skip.place.axes), "arm": skip.arm, "reason": skip.reason}
             for skip in plan.skips
         ],
-        "blocks": {"least": analysis.min_blocks, "most": analysis.max_blocks},
-        "minutes": {"least": minutes(analysis.min_blocks), "most": minutes(analysis.max_blocks), "from": source},
+        "blocks": {"least": fewest_blocks(plan), "most": analysis.max_blocks},
+        "minutes": {"least": minutes(fewest_blocks(plan)), "most": minutes(analysis.max_blocks), "from": source},
         "budget": analysis.budget,
     }
 
 
-def show(plan: Plan, results: Path) -> None:
+def show(plan: Plan, registry: Registry, results: Path) -> None:
     """Print the plan for a reader."""
-    value = described(plan, results)
+    value = described(plan, registry, results)
     print_table(
         f"First block of {value['experiment']} on {value['device']}, preset {value['preset']}",
         ("workload", "position", "arm"),

@@ -22,8 +22,8 @@ from harness.commands.common import (
 )
 from harness.commands.plan_command import described
 from harness.commands.simulate_command import PROFILE_NAMES
+from harness.config import parse_share
 from harness.plan import make_plan
-from harness.spec import UsageError
 
 
 @click.command("power")
@@ -53,10 +53,13 @@ def command(
 
     store = open_store(results) if results.is_dir() else None
     wanted = changed(find_experiment(experiment, store), {"workloads": workload, **given})
-    plan = make_plan(wanted, registry(plugins, workload_file), describe_machine())
+    plugged = registry(plugins, workload_file)
+    plan = make_plan(wanted, plugged, describe_machine())
     family = sum(max(0, len(arms) - 1) for arms in plan.runs.values())
-    found = power(parse_percent(effect), PROFILES[profile], plan.experiment.analysis, comparisons=max(1, family))
-    minutes = described(plan, results)["minutes"]
+    found = power(
+        parse_share(effect, "effect"), PROFILES[profile], plan.experiment.analysis, comparisons=max(1, family)
+    )
+    minutes = described(plan, plugged, results)["minutes"]
     per_block = (minutes["most"] - minutes["least"]) / max(
         1, plan.experiment.analysis.max_blocks - plan.experiment.analysis.min_blocks
     )
@@ -70,12 +73,3 @@ def command(
         f"at about {per_block:.1f} minutes a block ({minutes['from']})"
     )
     return 0
-
-
-def parse_percent(text: str) -> float:
-    """0.01 of "1%", "1 %" or "0.01"."""
-    try:
-        number = text.strip().removesuffix("%")
-        return float(number) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        raise UsageError(f"effect '{text}' is no number; write for instance 1% or 0.01") from None

@@ -19,6 +19,7 @@ from harness.select import latest_work
 from harness.spec import UsageError
 
 if TYPE_CHECKING:
+    from harness.judge.types import Judgement
     from harness.record import TrialRecord
     from harness.store import Store
 
@@ -39,7 +40,9 @@ def command(experiment: str | None, results: Path, reports: Path, png: bool) -> 
     return 0
 
 
-def write_report(store: Store, spec_id: str, reports: Path, png: bool = False) -> Path:
+def write_report(
+    store: Store, spec_id: str, reports: Path, judgement: Judgement | None = None, png: bool = False
+) -> Path:
     """Render one experiment's report; returns its path. The same results give the same bytes."""
     from harness.report.data import ReportContext
     from harness.report.page import export_png, render, report_data
@@ -60,7 +63,7 @@ def write_report(store: Store, spec_id: str, reports: Path, png: bool = False) -
         private_words=private_words(),
     )
     latest = environments.get(trials[-1].environment_id, []) if trials else []
-    parts = (judge_stored(spec_id, store), trials, store.windows(ids), latest, store.samples(ids), context)
+    parts = (judgement or judge_stored(spec_id, store), trials, store.windows(ids), latest, store.samples(ids), context)
     path = reports / f"{name}-{spec_id[:9]}.html"
     try:
         reports.mkdir(parents=True, exist_ok=True)

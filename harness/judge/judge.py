@@ -7,17 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness.judge import numerics
-from harness.judge.control import NegativeControl, negative_control
+from harness.judge.calibration import calibrations, cited, warnings_of
+from harness.judge.control import NegativeControl, negative_control, positive_control
 from harness.judge.designs import FACTORIAL
 from harness.judge.factors import factor_rows
+from harness.judge.history import history
 from harness.judge.pairing import Contrast, Place, contrasts
 from harness.judge.primary import primary_family
 from harness.judge.secondary import secondary_metrics
-from harness.judge.types import Comparison, Judgement, Threat, Word
+from harness.judge.threats import control_threats, record_threats
+from harness.judge.types import Calibration, Comparison, Judgement, Threat, Word
 from harness.judge.variance import as_rows
 from harness.judge.verdict import log_rope
 from harness.metrics import WindowTable
-from harness.record import FAILURES, Outcome, TrialRecord
+from harness.record import Outcome, TrialRecord
 from harness.spec import Experiment
 
 
@@ -28,36 +31,63 @@ def judge(
     windows: Mapping[str, WindowTable],
     *,
     last_look: bool = False,
+    superseded: Sequence[TrialRecord] = (),
+    stored: Sequence[Calibration] | None = None,
 ) -> Judgement:
     """All verdicts of one experiment.
 
     `experiment` is as resolved by the plan: its workloads, arms and axes declare the primary family, whatever was
     measured. `trials` may hold other experiments' records too; only those with `spec_id` count. `windows[trial_id]` are
     the columns of `record.Window`. `last_look` says that no more blocks will come (the budget is spent, or a report is
-    written): what can be decided is, and the rest is inconclusive for good.
+    written): what can be decided is, and the rest is inconclusive for good. `superseded` are trials of the same
+    spec that later code or another environment replaced: their sessions are listed and nothing else. `stored` are the
+    calibrations at hand, to be cited; None where nobody looked for any.
     """
     own = [record for record in trials if record.spec_id == spec_id]
     found = contrasts(experiment, own, windows)
     primary = primary_family(experiment, found, last_look)
+    sessions = tuple(dict.fromkeys(record.session_id for record in own if record.block_index is not None))
+    threats = record_threats(own, found, sessions)
+    judgement = Judgement(
+        experiment=experiment,
+        spec_id=spec_id,
+        comparisons=(),
+        sessions=sessions,
+        history=history(own, superseded),
+        outcome_counts=dict(sorted(Counter(record.outcome.value for record in own).items())),
+        dropped_blocks=sum({contrast.place: contrast.dropped for contrast in found}.values()),
+        variance=tuple(as_rows(found)),
+    )
+    if experiment.is_aa:
+        primary = _measured_to_the_end(experiment, primary)
+        made = calibrations(experiment, found, primary)
+        threats += warnings_of(made)
+        return replace(judgement, comparisons=tuple(primary), calibrations=made, threats=tuple(threats))
     if experiment.design in FACTORIAL:
         primary = _stop_together(found, primary)
     controls = _negative_controls(experiment, found, primary)
     primary = [_controlled(contrast, each, controls) for contrast, each in zip(found, primary, strict=True)]
+    primary, planted = _with_positive_controls(found, primary)
     primary = _with_numerics(experiment, own, primary)
     secondary = secondary_metrics(experiment, found, primary)
     factors, factor_threats = factor_rows(experiment, found)
-    sessions = tuple(dict.fromkeys(record.session_id for record in own if record.block_index is not None))
-    return Judgement(
-        experiment=experiment,
-        spec_id=spec_id,
+    chosen, citations = ((), []) if stored is None else cited(own, stored)
+    return replace(
+        judgement,
         comparisons=tuple(each for one, others in zip(primary, secondary, strict=True) for each in (one, *others)),
-        threats=(*_threats(own, found, sessions), *_control_threats(found, controls), *factor_threats),
-        sessions=sessions,
-        outcome_counts=dict(sorted(Counter(record.outcome.value for record in own).items())),
-        dropped_blocks=sum({contrast.place: contrast.dropped for contrast in found}.values()),
-        variance=tuple(as_rows(found)),
+        threats=(*threats, *control_threats(found, controls), *planted, *factor_threats, *citations),
+        calibrations=chosen,
         factors=tuple(factors),
     )
+
+
+def _measured_to_the_end(experiment: Experiment, primary: Sequence[Comparison]) -> list[Comparison]:
+    """Identical runs are measured in all blocks that were announced: what stops early says less about the noise."""
+    most = experiment.analysis.max_blocks
+    return [
+        replace(each, final=each.final and (each.blocks >= most or each.verdict in (Word.INVALID, Word.NOT_RUN)))
+        for each in primary
+    ]
 
 
 def _stop_together(found: Sequence[Contrast], primary: Sequence[Comparison]) -> list[Comparison]:
@@ -97,6 +127,20 @@ def _controlled(contrast: Contrast, comparison: Comparison, controls: Mapping[Pl
     )
 
 
+def _with_positive_controls(
+    found: Sequence[Contrast], primary: Sequence[Comparison]
+) -> tuple[list[Comparison], list[Threat]]:
+    """The comparisons, each with a note on what was planted in it, and the same where all that is read first stands."""
+    noted, threats = [], []
+    for contrast, each in zip(found, primary, strict=True):
+        control = positive_control(contrast.pairs, each)
+        noted.append(replace(each, notes=(*each.notes, control.words)) if control else each)
+        if control:
+            text = f"{contrast.place}: {contrast.arm}: {control.words}"
+            threats.append(Threat(severity="invalid" if control.failed else "note", text=text))
+    return noted, threats
+
+
 def _with_numerics(
     experiment: Experiment, records: Sequence[TrialRecord], comparisons: Sequence[Comparison]
 ) -> list[Comparison]:
@@ -107,39 +151,3 @@ def _with_numerics(
         found = {(each.workload, each.arm): "numerics not checked: switched off" for each in comparisons}
     noted = {key: (note,) for key, note in found.items() if key not in withheld}
     return [replace(each, notes=each.notes + noted.get((each.workload, each.arm), ())) for each in comparisons]
-
-
-# ------------------------------------------------------------------------------------------------ threats
-
-
-def _threats(records: Sequence[TrialRecord], found: Sequence[Contrast], sessions: Sequence[str]) -> list[Threat]:
-    """What the records themselves say against the result."""
-    threats = []
-    if len(sessions) == 1:
-        threats.append(Threat(severity="note", text="one session on one machine: another day may differ"))
-    for outcome in sorted(FAILURES | {Outcome.DISTURBED}):
-        count = sum(record.outcome == outcome for record in records if not record.is_skip)
-        if count:
-            trials = "trial" if count == 1 else "trials"
-            threats.append(Threat(severity="warning", text=f"{count} {trials} ended {outcome.value.replace('_', ' ')}"))
-    for note in dict.fromkeys(note for contrast in found for note in contrast.notes):
-        threats.append(Threat(severity="warning", text=note))
-    simulated = sum(record.is_simulated for record in records)
-    if simulated:
-        threats.append(Threat(severity="warning", text=f"{simulated} trials are simulated: no machine was measured"))
-    return threats
-
-
-def _control_threats(found: Sequence[Contrast], controls: Mapping[Place, NegativeControl]) -> list[Threat]:
-    """What the negative controls say, place by place."""
-    threats = []
-    for place in dict.fromkeys(contrast.place for contrast in found if contrast.pairs):
-        where = ", ".join([place.workload, *(f"{name}={value}" for name, value in place.axes)])
-        control = controls.get(place)
-        if control is None:
-            text = f"{where}: no negative control (fewer than 4 blocks with the baseline run twice, or not finished)"
-            threats.append(Threat(severity="note", text=text))
-        elif control.failed:
-            text = f"{where}: the baseline differs from itself by {control.difference:+.2%} (p = {control.p:.1g})"
-            threats.append(Threat(severity="invalid", text=text))
-    return threats

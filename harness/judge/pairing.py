@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -34,6 +35,9 @@ class Place:
     hardware_id: str
     workload: str
     axes: tuple[tuple[str, Scalar], ...]
+
+    def __str__(self) -> str:
+        return ", ".join([self.workload, *(f"{name}={value}" for name, value in self.axes)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +93,7 @@ class Contrast:
 
     place: Place
     arm: str
+    baseline: str
     pairs: tuple[Pair, ...]
     dropped: int = 0
     obstacle: Obstacle | None = None
@@ -102,7 +107,7 @@ class Block:
     session_id: str
     index: int
     trials: dict[int, TrialRecord] = field(default_factory=dict)
-    _cuts: dict[tuple[int, ...], Baselines] = field(default_factory=dict)
+    _cuts: dict[tuple[tuple[str, int], ...], Baselines] = field(default_factory=dict)
 
     @cached_property
     def by_arm(self) -> dict[tuple[str, bool], list[TrialRecord]]:
@@ -114,7 +119,8 @@ class Block:
 
     def baselines(self, processes: tuple[Process, ...], starts: tuple[int, ...]) -> Baselines:
         """The block's baselines, cut at these starts; the same object for the same cut."""
-        return self._cuts.setdefault(starts, Baselines(processes, starts))
+        key = tuple((process.record.trial_id, start) for process, start in zip(processes, starts, strict=True))
+        return self._cuts.setdefault(key, Baselines(processes, starts))
 
     @cached_property
     def outcomes(self) -> frozenset[Outcome]:
@@ -190,7 +196,7 @@ def _was_run_again(block: Block, blocks: Iterable[Block]) -> bool:
 def contrasts(
     experiment: Experiment, records: Sequence[TrialRecord], windows: Mapping[str, WindowTable]
 ) -> list[Contrast]:
-    """Every declared arm at every place, with its complete blocks or the reason why it has none."""
+    """Every declared comparison at every place, with its complete blocks or the reason why it has none."""
     ran = [record for record in records if record.kind == Kind.TIMING and record.outcome == Outcome.OK]
     ready = processes(ran, windows)
     groups = records_by_place(declared_places(experiment, records), records)
@@ -200,31 +206,80 @@ def contrasts(
         by_arm: dict[tuple[str, bool], list[TrialRecord]] = {}
         for record in here:
             by_arm.setdefault((record.arm, record.is_baseline), []).append(record)
-        for arm in experiment.arms:
-            if arm != experiment.baseline:
-                found.append(_contrast(experiment, place, arm, by_arm, blocks, ready))
+        for asked in _questions(experiment):
+            own = by_arm.get((experiment.baseline, True) if experiment.is_aa else (asked.arm, False), ())
+            found.append(_contrast(place, asked, own, by_arm.get((experiment.baseline, True), ()), blocks, ready))
     return found
 
 
+@dataclass(frozen=True)
+class Question:
+    """Who is compared with whom."""
+
+    arm: str
+    baseline: str
+    members: Callable[[Block], Sequence[TrialRecord]]
+    """block -> the treated trial and then its baselines; nothing where the block lacks one"""
+
+
+def _questions(experiment: Experiment) -> list[Question]:
+    """The declared comparisons: every arm with the baseline, or every pair of identical replicates."""
+    if experiment.is_aa:
+        pairs = itertools.combinations(range(experiment.replicates), 2)
+        return [Question(f"run {two + 1}", f"run {one + 1}", _replicates(experiment, two, one)) for one, two in pairs]
+    return [
+        Question(arm, experiment.baseline, _arms(experiment.baseline, arm))
+        for arm in experiment.arms
+        if arm != experiment.baseline
+    ]
+
+
+def _arms(baseline: str, arm: str) -> Callable[[Block], Sequence[TrialRecord]]:
+    def members(block: Block) -> Sequence[TrialRecord]:
+        treated, baselines = block.by_arm.get((arm, False)), block.by_arm.get((baseline, True))
+        return [treated[0], *baselines] if treated and baselines else ()
+
+    return members
+
+
+def _replicates(experiment: Experiment, *which: int) -> Callable[[Block], Sequence[TrialRecord]]:
+    def members(block: Block) -> Sequence[TrialRecord]:
+        places = replicate_places(experiment.replicates, block.index)
+        trials = [block.trials.get(places[each]) for each in which]
+        return [trial for trial in trials if trial is not None] if all(trials) else ()
+
+    return members
+
+
+def replicate_places(count: int, block_index: int) -> tuple[int, ...]:
+    """The place in its block of each of so many identical runs: a random order, reversed in the block after it.
+
+    The runs of a block differ in nothing but their place, so that which of them is called the first may be settled
+    here, by a rule made before any data: as for the arms of an experiment, each is as often early as late.
+    """
+    places = list(range(count))
+    random.Random(f"{count}/{block_index // 2}").shuffle(places)
+    return tuple(count - 1 - place if block_index % 2 else place for place in places)
+
+
 def _contrast(
-    experiment: Experiment,
     place: Place,
-    arm: str,
-    records: Mapping[tuple[str, bool], Sequence[TrialRecord]],
+    asked: Question,
+    own: Sequence[TrialRecord],
+    baseline: Sequence[TrialRecord],
     blocks: Sequence[Block],
     ready: Mapping[str, Process],
 ) -> Contrast:
-    own = records.get((arm, False), ())
+    """`own` and `baseline` are all trials of the two sides, which say why one has no number."""
     withheld = next((record for record in own if record.outcome in WITHHELD), None)
     pairs, unsteady, disturbed = [], 0, 0
     for block in blocks:
-        treated, baselines = block.by_arm.get((arm, False)), block.by_arm.get((experiment.baseline, True))
-        if not treated or not baselines or Outcome.CANCELLED in block.outcomes:
+        together = asked.members(block)
+        if not together or Outcome.CANCELLED in block.outcomes:
             continue
         if Outcome.DISTURBED in block.outcomes:
             disturbed += 1
             continue
-        together = [treated[0], *baselines]
         outcomes = {record.outcome for record in together}
         members = [ready[record.trial_id] for record in together if record.trial_id in ready]
         if outcomes <= {Outcome.OK, Outcome.NOT_STEADY} and not (
@@ -248,8 +303,8 @@ def _contrast(
         cause = "disturbed" if disturbed >= unsteady else "not steady"
         obstacle = Obstacle(Word.INVALID, f"{dropped} of {dropped + len(pairs)} blocks were {cause}", True)
     elif not pairs:
-        obstacle = _nothing_measured(own, records.get((experiment.baseline, True), ()), notes)
-    return Contrast(place, arm, tuple(pairs), dropped, obstacle, notes)
+        obstacle = _nothing_measured(own, baseline, notes)
+    return Contrast(place, asked.arm, asked.baseline, tuple(pairs), dropped, obstacle, notes)
 
 
 def _pair(block: Block, members: Sequence[Process]) -> Pair:

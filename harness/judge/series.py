@@ -97,7 +97,7 @@ def empty_comparison(experiment: Experiment, contrast: Contrast, metric: Metric)
         input=experiment.input,
         axes=dict(contrast.place.axes),
         arm=contrast.arm,
-        baseline=experiment.baseline,
+        baseline=contrast.baseline,
         metric=metric.id,
         unit=metric.unit,
         before=None,

@@ -96,6 +96,72 @@ class Threat:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """The noise of one workload on one machine, from identical runs. All effects are relative changes."""
+
+    machine_id: str
+    hardware_id: str
+    base_env_id: str
+    workload: str
+    preset: str
+    mode: str
+    input: str
+    axes: Mapping[str, Scalar]
+    measured_at: str
+    """Start of its last trial, UTC, ISO 8601."""
+    blocks: int
+    replicates: int
+    """Identical runs in a block."""
+    noise_floor: float
+    """Standard deviation of one block's difference between two runs."""
+    detectable: Mapping[int, float]
+    """Blocks -> change found with 80 % power by one comparison with a single baseline run."""
+    order_effect: float
+    """How much slower a run is than the one before it in its block."""
+    order_p: float
+    dependence: float
+    """Correlation of the runs' differences with those of the block before; 0 where blocks are independent."""
+    dependence_p: float
+    comparisons: int
+    """Pairs of runs that were compared with each other."""
+    false_positives: int
+    """Of these, how many the unadjusted 95 % interval calls different: one in twenty is expected."""
+    claims: int
+    """Of these, how many the verdict calls different: of all pairs of the experiment together, hardly ever one."""
+
+    @property
+    def label(self) -> str:
+        axes = "".join(f", {name}={value}" for name, value in self.axes.items())
+        return f"{self.workload} ({self.preset}, {self.mode}, {self.input}{axes})"
+
+    @property
+    def sentence(self) -> str:
+        """What a verdict cites."""
+        found = f"{self.false_positives} of {self.comparisons} identical pairs outside their 95 % interval"
+        return (
+            f"A/A of {self.label} on this machine: noise floor {self.noise_floor:.2%} a block, {found} "
+            f"({0.05 * self.comparisons:.1f} expected), {self.claims} judged different; "
+            f"9 blocks find a change of {self.detectable.get(9, float('nan')):.2%}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSummary:
+    """One session of an experiment: all are listed, so that none can be left out unseen."""
+
+    session_id: str
+    started_at: str
+    ended_at: str
+    """Start of its last trial."""
+    blocks: int
+    """Blocks it began, of all places."""
+    trials: int
+    failed: int
+    counted: int
+    """Timed trials that the judgement is made of; 0 where later code or another environment superseded all."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Judgement:
     """All comparisons of one experiment, recomputed from the records each time."""
 
@@ -104,6 +170,11 @@ class Judgement:
     comparisons: tuple[Comparison, ...]
     threats: tuple[Threat, ...] = ()
     sessions: tuple[str, ...] = ()
+    """Of the trials that count."""
+    history: tuple[SessionSummary, ...] = ()
+    """Every session of the spec, superseded ones included."""
+    calibrations: tuple[Calibration, ...] = ()
+    """Of an A/A experiment its own; of any other the stored ones that it is to be read with."""
     outcome_counts: Mapping[str, int] = field(default_factory=dict)
     dropped_blocks: int = 0
     variance: tuple[Mapping[str, float | str], ...] = ()

@@ -19,6 +19,7 @@ from harness.report.figures import write_png
 from harness.report.format import doing
 from harness.report.panels import (
     answer,
+    calibration,
     cells,
     claims,
     comparisons,
@@ -49,6 +50,8 @@ PANELS: tuple[Callable[[ReportData], Panel | None], ...] = (
     tables.factors,
     cells.panel,
     tables.variance,
+    calibration.panel,
+    calibration.sessions,
     method.panel,
     environment.panel,
     reproduce.panel,

@@ -49,6 +49,8 @@ def test_the_main_job_without_torch(capsys: pytest.CaptureFixture[str], results:
     )
     assert code == 1, err  # does_nothing failed its proof, and that is not hidden
     assert "SLOWER" in out
+    assert "a slowdown of 60" in out  # what the processes say they planted, beside what was found
+    assert "no A/A of ticking" in out
     assert "does_nothing: not_applied" in err
     report = Path(out.split("report: ")[1].splitlines()[0])
     page = report.read_text(encoding="utf-8")
