@@ -103,10 +103,13 @@ def check_ranges(experiment: Experiment, where: str = "") -> None:
         table, _, name = path.rpartition(".")
         value = getattr(getattr(experiment, table) if table else experiment, name)
         if not allowed.holds(value):
-            raise UsageError(f"{prefix}{path.replace('_', ' ')} {value:g} is out of range; it is {allowed}")
+            raise UsageError(f"{prefix}{path} {value:g} is out of range; it is {allowed}")
     analysis = experiment.analysis
     if analysis.budget:
-        parse_duration(analysis.budget, above_zero=True)
+        try:
+            parse_duration(analysis.budget, above_zero=True)
+        except UsageError as error:
+            raise UsageError(f"{prefix}budget {error}") from None
     if analysis.open_ended and analysis.rope == 0 and not analysis.budget:
         raise UsageError(f"{prefix}an open-ended run with rope 0 may never end; give it a budget or a rope")
 

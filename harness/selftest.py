@@ -29,6 +29,8 @@ Windows = Mapping[str, WindowTable]
 
 TOLERANCE = 3.0
 """In Monte-Carlo standard errors."""
+FIXED_PROCESSES = 20
+"""What a design without looks is given for each arm, to compare with."""
 BASE, NOISY = PROFILES["base"], PROFILES["noisy"]
 
 
@@ -186,6 +188,9 @@ def blocks_to_verdict(rng: np.random.Generator, size: Size) -> Iterator[Figure]:
         yield average(
             4, f"blocks to a verdict, {effect:+.0%}, base", bound, stopped.blocks.astype(np.float64), "blocks"
         )
+        if effect == 0.05:
+            starts = 2 * stopped.blocks / (2 * FIXED_PROCESSES)  # one of each arm a block
+            yield average(4, f"timed processes over {FIXED_PROCESSES} fixed ones an arm, +5%, base", 0.25, starts, "")
     stopped = _sequences(rng, BASE, size.experiments, 0.0)
     yield average(4, "blocks to equivalence within 1 %, base", 16.0, stopped.blocks.astype(np.float64), "blocks")
     for name, noise, effect in (("base", BASE, 0.01), ("noisy", NOISY, 0.02)):

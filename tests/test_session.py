@@ -380,3 +380,48 @@ def test_numerics_can_be_switched_off_and_the_comparison_says_so(tmp_path: Path)
     result = numerics_session(tmp_path, executor, numerics=False).run()
     assert all(trial.cell.kind is not Kind.NUMERICS for trial in executor.trials)
     assert all("numerics not checked: switched off" in c.notes for c in result.judgement.comparisons if c.primary)
+
+
+def test_a_precision_is_measured_for_after_the_verdict(tmp_path: Path):
+    analysis = Analysis(max_blocks=28, precision=0.009)
+    experiment = dataclasses.replace(EXPERIMENT, arms=("alpha",), analysis=analysis)
+    plain = session(tmp_path / "a", executor := FakeExecutor(effects={"alpha": 0.9}, noise=0.01)).run()
+    precise = session(tmp_path / "b", more := FakeExecutor(effects={"alpha": 0.9}, noise=0.01), experiment).run()
+    blocks = [len({trial.block_index for trial in timed(each)}) for each in (executor, more)]
+    assert blocks[0] < blocks[1]
+    assert verdicts(precise)["alpha"] is verdicts(plain)["alpha"] is Word.FASTER
+    (alpha,) = [c for c in precise.judgement.comparisons if c.primary]
+    assert alpha.ci_low is not None
+    assert alpha.ci_high is not None
+    assert (alpha.ci_high / alpha.ci_low) ** 0.5 - 1 <= analysis.precision
+
+
+def test_a_precision_that_the_blocks_do_not_reach_is_said_to_be_missing(tmp_path: Path):
+    experiment = dataclasses.replace(EXPERIMENT, arms=("alpha",), analysis=Analysis(max_blocks=4, precision=0.001))
+    result = session(tmp_path, FakeExecutor(effects={"alpha": 0.5}, noise=0.01), experiment).run()
+    (alpha,) = [c for c in result.judgement.comparisons if c.primary]
+    assert alpha.verdict is Word.FASTER
+    assert "0.10% is asked for" in alpha.reason
+
+
+def test_an_open_ended_run_decides_between_the_looks_and_beyond_them(tmp_path: Path):
+    analysis = Analysis(max_blocks=4, open_ended=True)
+    experiment = dataclasses.replace(EXPERIMENT, analysis=analysis)
+    executor = FakeExecutor(effects={"alpha": 0.8, "beta": 1.0}, noise=0.01)
+    result = session(tmp_path, executor, experiment).run()
+    assert verdicts(result) == {"alpha": Word.FASTER, "beta": Word.EQUIVALENT}
+    blocks = Counter(trial.cell.arm.names for trial in timed(executor))
+    assert blocks[("beta",)] > analysis.max_blocks
+
+
+def test_identical_runs_are_measured_in_all_blocks_that_were_announced(tmp_path: Path):
+    experiment = Experiment(
+        name="aa", workloads=("toy", "conv_toy"), design="aa", replicates=4, preset="tiny",
+        analysis=Analysis(max_blocks=6),
+    )  # fmt: skip
+    executor = FakeExecutor()
+    result = session(tmp_path, executor, experiment).run()
+    assert len(timed(executor)) >= 2 * 4 * 6  # and those of blocks that were not steady
+    assert {each.blocks for each in result.judgement.comparisons} == {6}
+    assert [each.comparisons for each in result.judgement.calibrations] == [6, 6]
+    assert all(trial.is_baseline for trial in timed(executor))

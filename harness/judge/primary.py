@@ -137,7 +137,10 @@ def _verdict(
         notes=(*series.contrast.notes, *_notes(series, of, level)),
     )
     if code != UNDECIDED:
-        return replace(comparison, reason=_decided_words(comparison, code, analysis.rope, series))
+        reason = _decided_words(comparison, code, analysis.rope, series)
+        if not precise:
+            reason += f"; known to {math.expm1(half):.2%}, {analysis.precision:.2%} is asked for"
+        return replace(comparison, reason=reason)
     needed = blocks_needed(center, float(of.spread), rope, dict(measured.weights), alpha)
     return replace(comparison, blocks_needed=needed, reason=_open_words(comparison, look, needed, fewest, exhausted))
 

@@ -359,3 +359,28 @@ def test_a_thousand_cells_are_judged_in_time() -> None:
     assert sum(c.primary for c in found.comparisons) == 100
     # a tenth of a thousand cells, which may take 20 s; twice that where another process shares the core
     assert seconds < 4.0
+
+
+@pytest.mark.full
+def test_a_thousand_cells_of_28_blocks_are_judged_within_twenty_seconds_and_twice_alike() -> None:
+    arms = tuple(f"a{index}" for index in range(20))
+    axes = {"batch": tuple(range(50))}
+    experiment = Experiment(workloads=("w",), arms=arms, preset="tiny", axes=axes)
+    run = simulate(experiment, "s", {}, PROFILES["base"], blocks=28, seed=1)
+    from harness.judge import judge
+
+    started = time.process_time()
+    found = judge(experiment, "s", run.records, run.windows, last_look=True)
+    assert time.process_time() - started < 20
+    assert sum(c.primary for c in found.comparisons) == 1000
+    assert found == judge(experiment, "s", run.records, run.windows, last_look=True)
+
+
+def test_judging_twice_gives_the_same_bytes_in_whatever_order_the_trials_come() -> None:
+    from harness.judge import judge
+
+    run = Run(arms=("x", "y")).blocks(9, jitter({"x": 0.97}))
+    first, again = (repr(judge(run.experiment, "spec", run.records, run.windows, last_look=True)) for _ in range(2))
+    assert first == again
+    backwards = judge(run.experiment, "spec", run.records[::-1], run.windows, last_look=True)
+    assert repr(backwards.comparisons) == repr(run.judge().comparisons)
