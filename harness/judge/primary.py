@@ -43,6 +43,8 @@ class Measured:
     series: Series
     estimate: Estimate
     look: Look
+    going_on: Look
+    """The same, had it not ended here."""
     weights: Mapping[int, float]
 
     def sequence_p(self, analysis: Analysis) -> float:
@@ -90,8 +92,11 @@ def _one_family(experiment: Experiment, family: Sequence[Contrast], last_look: b
     for contrast in family:
         series = series_of(contrast, METRICS[PRIMARY])
         if contrast.obstacle is None and series is not None and series.blocks >= 2:
-            look = look_at(series.blocks, weights, last_look, _earlier_ends(contrast))
-            measured[id(contrast)] = Measured(series, estimate(series.differences, series.order), look, weights)
+            look, going_on = (
+                look_at(series.blocks, weights, last, _earlier_ends(contrast)) for last in (last_look, False)
+            )
+            of = estimate(series.differences, series.order)
+            measured[id(contrast)] = Measured(series, of, look, going_on, weights)
     p = [each.sequence_p(analysis) for each in measured.values()]
     share, _ = shares(p, analysis.alpha, len(family))
     adjusted = holm(p, len(family))
@@ -117,11 +122,15 @@ def _verdict(
     experiment: Experiment, measured: Measured, alpha: float, adjusted_p: float, last_look: bool
 ) -> Comparison:
     """The comparison with its numbers and its word. `alpha` is its share of the family's."""
-    analysis, series, look, of = experiment.analysis, measured.series, measured.look, measured.estimate
-    center, half, rope = float(of.center), measured.half_width(analysis, alpha), log_rope(analysis.rope)
+    analysis, series, of = experiment.analysis, measured.series, measured.estimate
+    rope = log_rope(analysis.rope)
+    decided_before = not measured.going_on.decides and measured.decided_before(alpha, rope)
+    if decided_before:  # no alpha need be kept for going on: this look stands for the next one
+        measured = replace(measured, look=measured.going_on)
+    look, center, half = measured.look, float(of.center), measured.half_width(analysis, alpha)
     fewest, most = min(measured.weights), max(measured.weights)
     enough = series.blocks >= fewest
-    may_decide = enough and (look.decides or analysis.open_ended or measured.decided_before(alpha, rope))
+    may_decide = enough and (look.decides or analysis.open_ended or decided_before)
     code = int(decide(center - half, center + half, rope)) if may_decide else UNDECIDED
     level = alpha if analysis.open_ended else look.level(alpha)
     exhausted = last_look or (series.blocks >= most and not analysis.open_ended)
