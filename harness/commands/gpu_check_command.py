@@ -23,7 +23,7 @@ from harness import identity
 from harness.checking import Checked, CheckPlan, Passed, plan_checks, results_of
 from harness.commands.common import describe_machine, open_store, plugin_options, print_table, registry, to_json
 from harness.commands.exit_codes import Exit
-from harness.commands.measuring import make_session
+from harness.commands.measuring import Measuring, make_session, measure
 from harness.config import experiment_files, load_experiment, load_ledger, parse_duration
 from harness.judge.types import Judgement, Word
 from harness.plan import make_plan, resolve_device
@@ -120,17 +120,13 @@ class DeviceRun:
 
     def timing(self, experiment: Experiment, seconds: float) -> list[Checked]:
         """Time one experiment for at most so long."""
-        from harness.commands.measuring import measure
-
         if seconds < 5:
             return [Checked(what=arm, where=experiment.name, result=Passed.NOT_RUN) for arm in experiment.arms]
         analysis = dataclasses.replace(experiment.analysis, budget=f"{seconds:.0f}s", max_foreign_cpu_share=64.0)
         wanted = dataclasses.replace(experiment, analysis=analysis)
         try:
-            result, store, spec_id = measure(
-                wanted, self.registry, results=self.results, trial_timeout=f"{max(20.0, seconds):.0f}s", wait="0",
-                on_bad_item="fatal", new_session=False, keep_work=False, blocks=LOOK_BLOCKS,
-            )  # fmt: skip
+            how = Measuring(results=self.results, trial_timeout=max(20.0, seconds))
+            result, store, spec_id = measure(wanted, self.registry, how, LOOK_BLOCKS)
         except UsageError as error:
             where = " ".join(experiment.workloads)
             return [Checked(what=arm, where=where, result=Passed.SKIPPED, why=str(error)) for arm in experiment.arms]

@@ -40,15 +40,15 @@ class Measuring:
     """How to go about a run, as the command line says it; nothing of it is part of what is measured."""
 
     results: Path
-    reports: Path
-    plugins: tuple[Path, ...]
-    workload_file: tuple[Path, ...]
-    trial_timeout: float
-    wait: float
-    on_bad_item: str
-    new_session: bool
-    keep_work: bool
-    strict: bool
+    reports: Path = Path("reports")
+    plugins: tuple[Path, ...] = ()
+    workload_file: tuple[Path, ...] = ()
+    trial_timeout: float = 1800.0
+    wait: float = 0.0
+    on_bad_item: str = "fatal"
+    new_session: bool = False
+    keep_work: bool = False
+    strict: bool = False
 
 
 def measuring_options(function: Callable[..., int]) -> Callable[..., int]:
