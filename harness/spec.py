@@ -156,7 +156,7 @@ class Collective:
 
 
 class Trace(Protocol):
-    """One step profiled with shapes after the timed part; what proofs read. `child.torch_side.witness` makes it."""
+    """One step profiled with shapes after the timed part; what proofs read. `child.torch_side.trace` makes it."""
 
     @property
     def ops(self) -> Sequence[Op]: ...

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from harness.spec import Phase, Trial
 
@@ -70,3 +71,17 @@ def tree_cpu_ns() -> int:
             continue
         seconds += times.user + times.system + (times.children_user + times.children_system if process is me else 0.0)
     return int(seconds * 1e9)
+
+
+def processes() -> list[Any]:
+    """psutil processes below this one."""
+    import psutil
+
+    return psutil.Process().children(recursive=True)
+
+
+def mapped_libraries() -> list[str]:
+    """Paths of the shared objects mapped into this process, each once."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        paths = {line.split(maxsplit=5)[5].strip() for line in maps if len(line.split(maxsplit=5)) == 6}
+    return sorted(path for path in paths if ".so" in path)

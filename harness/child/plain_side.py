@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.arms import full_params
+from harness.child import host
 from harness.child.rig import Rig, nothing
 from harness.spec import Pause, Treatment, Trial, Workload
 
@@ -39,13 +40,10 @@ class PlainBench:
         return [value]
 
     def processes(self) -> list[Any]:
-        import psutil
-
-        return psutil.Process().children(recursive=True)
+        return host.processes()
 
     def mapped_libraries(self) -> list[str]:
-        with open("/proc/self/maps", encoding="utf-8") as maps:
-            return sorted({line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line})
+        return host.mapped_libraries()
 
     def compile_counters(self) -> Mapping[str, int]:
         return {}

@@ -166,7 +166,7 @@ def _in_child(encoded: bytes, twins: list[str], sender: Any) -> None:
 
     import torch
 
-    from harness.child.__main__ import failure
+    from harness.child.failure import failure
     from harness.child.measure import Proofs, Startup, measure
     from harness.child.plain_side import assemble as assemble_plain
     from harness.child.torch_side.assemble import assemble as assemble_torch

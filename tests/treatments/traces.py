@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.child.torch_side.witness import StepTrace
+from harness.child.torch_side.trace import StepTrace
 from harness.spec import Kernel, Op
 
 

@@ -13,10 +13,11 @@ import torch
 
 from harness.arms import full_params
 from harness.child.rig import Counters, Rig
-from harness.child.torch_side import probe, ranks, witness
+from harness.child.torch_side import probe, ranks
 from harness.child.torch_side.bench import TorchBench, Treated
 from harness.child.torch_side.saved import Saved
 from harness.child.torch_side.source import Source
+from harness.child.torch_side.trace import profile_step
 from harness.child.torch_side.update import counted, infer_step, load_step, train_step
 from harness.spec import Step, Treatment, Trial, Workload
 
@@ -74,7 +75,7 @@ def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) 
         compile_count=lambda: bench.compile_counters()["frames"],
         compile_ns=probe.compile_ns,
         forbid_recompiles=probe.forbid_recompiles,
-        profile=lambda: witness.profile_step(composed, bench.device),
+        profile=lambda: profile_step(composed, bench.device),
         facts=lambda: probe.runtime_facts(bench.device),
         close=source.close,
     )

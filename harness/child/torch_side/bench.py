@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from harness.child.torch_side import ranks, witness
+from harness.child import host
+from harness.child.torch_side import probe, ranks
 from harness.child.torch_side.saved import save
 from harness.spec import Params, Pause, Treatment, Workload
 
@@ -40,13 +41,13 @@ class TorchBench:
         return ranks.gather(value, self.rank_count)
 
     def processes(self) -> list[Any]:
-        return witness.processes()
+        return host.processes()
 
     def mapped_libraries(self) -> list[str]:
-        return witness.mapped_libraries()
+        return host.mapped_libraries()
 
     def compile_counters(self) -> Mapping[str, int]:
-        return witness.compile_counters()
+        return probe.compile_counters()
 
     def sample_batch(self) -> Any:
         return self.latest_batch

@@ -70,6 +70,22 @@ def process_device_bytes(device: torch.device) -> int | None:
     return None
 
 
+def compile_counters() -> dict[str, int]:
+    """What torch.compile has done so far in this process; all zero while it was never imported."""
+    counted = {"frames": 0, "graph_breaks": 0, "recompiles": 0, "cudagraph_skips": 0}
+    utils = sys.modules.get("torch._dynamo.utils")
+    if utils is None:
+        return counted
+    counters = utils.counters
+    counted["frames"] = counters["frames"].get("ok", 0)
+    counted["graph_breaks"] = sum(counters["graph_break"].values())
+    counted["cudagraph_skips"] = counters["inductor"].get("cudagraph_skips", 0)
+    convert = sys.modules.get("torch._dynamo.convert_frame")
+    if convert is not None:
+        counted["recompiles"] = sum(count - 1 for count in convert.FRAME_COMPILE_COUNTER.values())
+    return counted
+
+
 def compile_ns() -> int | None:
     """Time dynamo and the backend compiler report for this process; null where nothing was compiled."""
     dynamo = sys.modules.get("torch._dynamo.utils")  # importing it takes seconds, which an eager arm must not pay

@@ -1,10 +1,10 @@
-"""The witness on small steps whose operators are known."""
+"""The trace of small steps whose operators are known."""
 
 from __future__ import annotations
 
 import torch
 
-from harness.child.torch_side import witness
+from harness.child.torch_side.trace import profile_step
 
 CPU = torch.device("cpu")
 
@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 def test_a_convolution_is_seen_once_with_its_strides_forward_and_backward() -> None:
     model = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
     images = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
-    trace = witness.profile_step(lambda: model(images).sum().backward(), CPU)
+    trace = profile_step(lambda: model(images).sum().backward(), CPU)
     forward, backward = trace.convolutions()
     assert (forward.backward, backward.backward) == (False, True)
     assert forward.inputs[0].shape == (2, 3, 8, 8)
@@ -27,28 +27,19 @@ def test_a_product_shows_the_dtype_it_ran_in_not_the_one_it_was_called_with() ->
         with torch.autocast("cpu", dtype=torch.bfloat16):
             model(batch)
 
-    (product,) = witness.profile_step(step, CPU).matmuls()
+    (product,) = profile_step(step, CPU).matmuls()
     assert product.name == "aten::addmm"
     assert {tensor.dtype for tensor in product.inputs} == {"bfloat16"}
 
 
 def test_operators_over_lists_show_every_tensor() -> None:
     tensors = [torch.zeros(2) for _ in range(3)]
-    (op,) = witness.profile_step(lambda: torch._foreach_add_(tensors, 1.0), CPU).named("aten::_foreach_add_")
+    (op,) = profile_step(lambda: torch._foreach_add_(tensors, 1.0), CPU).named("aten::_foreach_add_")
     assert len(op.inputs) == 3
 
 
 def test_operators_come_in_order_of_time() -> None:
-    trace = witness.profile_step(lambda: torch.ones(3).add(1).mul(2).sum(), CPU)
+    trace = profile_step(lambda: torch.ones(3).add(1).mul(2).sum(), CPU)
     starts = [op.start_ns for op in trace.ops]
     assert starts == sorted(starts)
     assert not trace.kernels
-
-
-def test_libraries_and_processes_of_this_process() -> None:
-    assert any("libtorch_cpu" in path for path in witness.mapped_libraries())
-    assert all(process.ppid() for process in witness.processes())
-
-
-def test_nothing_is_compiled_where_torch_compile_was_never_called() -> None:
-    assert set(witness.compile_counters()) == {"frames", "graph_breaks", "recompiles", "cudagraph_skips"}

@@ -1,11 +1,10 @@
-"""Watches a trial from inside for the proofs: a profiled step, processes, libraries, compilation.
+"""What ran in one profiled step, as the proofs read it: operators with shapes, kernels, exchanges between ranks.
 
 Nothing here touches the model: a profiler sees what really ran, in eager and in compiled code alike.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,9 +43,6 @@ INDUCTOR_MATMUL = "triton_tem_fused"
 """How Inductor names the matrix products and convolutions that it generates from templates."""
 
 BACKWARD_NODE = "autograd::engine::evaluate_function"
-
-
-# ------------------------------------------------------------------------------------------------ the trace
 
 
 @dataclass(frozen=True)
@@ -145,36 +141,3 @@ def _tensors(inputs: Iterable[Any]) -> Iterable[TensorInfo]:
         elif hasattr(value, "sizes") and hasattr(value, "strides"):
             dtype = str(value.dtype).removeprefix("torch.")
             yield TensorInfo(dtype, tuple(value.sizes), tuple(value.strides))
-
-
-# ------------------------------------------------------------------------------------------------ the process
-
-
-def processes() -> list[Any]:
-    """psutil processes below this one."""
-    import psutil
-
-    return psutil.Process().children(recursive=True)
-
-
-def mapped_libraries() -> list[str]:
-    """Paths of the shared objects mapped into this process, each once."""
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        paths = {line.split(maxsplit=5)[5].strip() for line in maps if len(line.split(maxsplit=5)) == 6}
-    return sorted(path for path in paths if ".so" in path)
-
-
-def compile_counters() -> dict[str, int]:
-    """What torch.compile has done so far in this process; all zero while it was never imported."""
-    counted = {"frames": 0, "graph_breaks": 0, "recompiles": 0, "cudagraph_skips": 0}
-    utils = sys.modules.get("torch._dynamo.utils")
-    if utils is None:
-        return counted
-    counters = utils.counters
-    counted["frames"] = counters["frames"].get("ok", 0)
-    counted["graph_breaks"] = sum(counters["graph_break"].values())
-    counted["cudagraph_skips"] = counters["inductor"].get("cudagraph_skips", 0)
-    convert = sys.modules.get("torch._dynamo.convert_frame")
-    if convert is not None:
-        counted["recompiles"] = sum(count - 1 for count in convert.FRAME_COMPILE_COUNTER.values())
-    return counted
