@@ -23,7 +23,8 @@ SOURCE = Source(name="net", module="tests.child.test_assemble", path=__file__)
 
 
 @pytest.fixture(autouse=True)
-def leave_torch_as_it_was() -> Iterator[None]:
+def leave_everything_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
     yield
     torch.compiler.set_stance("default")
 
