@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,8 +14,14 @@ def failures(figures: list[Figure]) -> list[str]:
     return [f"{f.number} {f.name}: {f.reached:.4g}, {f.side} {f.bound}" for f in figures if not f.passed]
 
 
-def test_every_figure_is_within_its_bound() -> None:
+def test_every_figure_is_within_its_bound_and_stands_in_the_documentation() -> None:
     figures = selftest()
+    page = (Path(__file__).parents[1] / "docs" / "measurement.md").read_text(encoding="utf-8")
+    first_table = page.split("`harness selftest --markdown`")[1].split("`harness selftest --full")[0]
+    shown = [row.split(" | ")[1:3] for row in first_table.splitlines() if row.startswith("| ") and "figure" not in row]
+    assert [[name.split(" (AR")[0], bound] for name, bound in shown[1:]] == [
+        [figure.name.split(" (AR")[0], f"{figure.side} {figure.bound:g}"] for figure in figures
+    ]
     assert {figure.number for figure in figures} == set(range(1, 11))
     assert failures(figures) == []
 
