@@ -194,7 +194,7 @@ def _places(experiment: Experiment, registry: Registry) -> Iterable[Place]:
         params = dict(workload.presets[experiment.preset])
         params.update(_checked_params(workload, params, experiment.params))
         axes = {key: values for key, values in experiment.axes.items() if key in params}
-        for values in itertools.product(*axes.values()):
+        for values in itertools.product(*map(dict.fromkeys, axes.values())):  # each point once
             point = dict(zip(axes, values, strict=True))
             yield Place(
                 workload=name,
@@ -207,8 +207,12 @@ def _places(experiment: Experiment, registry: Registry) -> Iterable[Place]:
 
 
 def _refuse_unknown_params(experiment: Experiment, registry: Registry) -> None:
-    """A parameter that no workload has would change nothing, and an axis without values leave nothing."""
-    presets = [registry.workload(name).presets.get(experiment.preset, {}) for name in experiment.workloads]
+    """Data or a parameter that no workload takes would change nothing; an axis without values leaves nothing."""
+    workloads = [registry.workload(name) for name in experiment.workloads]
+    if experiment.data and all(workload.prepare is None for workload in workloads):
+        names = ", ".join(experiment.workloads)
+        raise UsageError(f"data '{experiment.data}' is of no use to {names}, which reads none; leave it out")
+    presets = [workload.presets.get(experiment.preset, {}) for workload in workloads]
     known = sorted({key for preset in presets for key in preset})
     for what, keys in (("axis", experiment.axes), ("parameter", experiment.params)):
         for key in keys:

@@ -85,6 +85,7 @@ def test_an_experiment_takes_a_plain_name_from_the_file_it_lies_in(capsys: pytes
         ),
         ("[params]\nmillisecond = 1.0", "parameter 'millisecond': ticking has no such parameter"),
         ("[params]\nmilliseconds = 'x'", "parameter 'milliseconds' is 'x'; it takes a float"),
+        ("data = '/nowhere'", "data '/nowhere' is of no use to ticking"),
         ("x = " + "[" * 5000 + "]" * 5000, "is not valid TOML"),
     ],
 )
