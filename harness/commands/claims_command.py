@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import Counter
 from pathlib import Path
@@ -102,7 +103,10 @@ def judged_claims(plan: ClaimsPlan, results: Path) -> list[JudgedClaim]:
     if not results.is_dir():
         return judge_claims(plan, {}, _nothing_stored)
     store = open_store(results)
-    stored = {spec_id: parse_experiment(text, spec_id) for spec_id, text in store.specs().items()}
+    stored = {}
+    for spec_id, text in store.specs().items():
+        with contextlib.suppress(UsageError):  # one that this version cannot read holds no claim of this ledger
+            stored[spec_id] = parse_experiment(text, spec_id)
     return judge_claims(plan, stored, lambda spec_id: judge_stored(spec_id, store))
 
 
