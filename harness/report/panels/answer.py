@@ -63,6 +63,8 @@ def panel(data: ReportData) -> Panel:
             "absent", (Piece("Nothing was compared: the results hold no comparison."),), "", (), _facts(data)
         )
         return Panel("answer", "Answer", "answer.html", empty)
+    if data.judgement.experiment.is_aa and data.judgement.calibrations:
+        return Panel("answer", "Answer", "answer.html", _of_identical_runs(data))
     lead = lead_row(data.rows)
     listed = data.rows if 1 < len(data.rows) <= LISTED else ()
     answer = Answer(
@@ -73,6 +75,22 @@ def panel(data: ReportData) -> Panel:
         facts=_facts(data),
     )
     return Panel("answer", "Answer", "answer.html", answer)
+
+
+def _of_identical_runs(data: ReportData) -> Answer:
+    """What an A/A says: how many identical pairs were told apart, and how small a difference would have been seen."""
+    made = data.judgement.calibrations
+    pairs, claims = (sum(getattr(each, name) for each in made) for name in ("comparisons", "claims"))
+    outside = sum(each.false_positives for each in made)
+    floors = ", ".join(f"{percent(each.noise_floor)} of a step in {each.workload}" for each in made)
+    sentence = (
+        Piece(f"{claims} of {pairs}", strong=True),
+        Piece(f" pairs of identical runs are judged different on {hardware(data)}. The noise of a block is {floors}."),
+    )
+    remark = (
+        f"{outside} of {pairs} pairs lie outside their unadjusted 95{SPACE}% interval; {pairs / 20:.1f} are expected."
+    )
+    return Answer("error" if claims else "same", sentence, remark, (), _facts(data))
 
 
 def lead_row(rows: tuple[Row, ...]) -> Row:
