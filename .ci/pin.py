@@ -1,6 +1,6 @@
 """Prints constraints.txt: the installed versions of everything this project asks for, directly or through others.
 
-Run it in an environment whose tests pass: `.venv/bin/python .ci/pin.py > constraints.txt`.
+Run it in an environment with every extra, whose tests pass: `.venv/bin/python .ci/pin.py > constraints.txt`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EXACTLY_PINNED_BY_TORCH = re.compile(r"nvidia-(?!ml-py)|cuda-|triton")
 def main() -> None:
     """Print one line a distribution, by name."""
     print("# Versions that the Makefile installs. Made by .ci/pin.py; pyproject.toml says what is allowed.")
-    for name in sorted(installed_below("harness", {"test", "dev"})):
+    for name in sorted(installed_below("harness", {"test", "dev", "loaders", "runtimes"})):
         print(f"{name}=={importlib.metadata.version(name)}")
 
 

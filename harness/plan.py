@@ -311,6 +311,10 @@ def unmet(requires: Requires, workload: Workload, place: Place, device: str, mac
             f"needs {requires.ranks} CUDA devices, one a rank; this machine has {len(machine.gpus)}",
         ),
         (not requires.root or machine.is_root, "needs root"),
+        (
+            not requires.root or machine.allows_privileged,
+            "changes the machine itself, which has to be asked for with --allow-privileged",
+        ),
     ]
     checks += [
         (trait in workload.traits, f"acts on {trait}, which {workload.name} does not have") for trait in requires.traits

@@ -279,6 +279,7 @@ class Requires:
     libraries: tuple[str | tuple[str, ...], ...] = ()
     """Shared objects that the dynamic loader must find ("libjemalloc.so.2"); alternatives as with packages."""
     root: bool = False
+    """Changes the machine itself: needs root, and the user's --allow-privileged."""
     traits: tuple[str, ...] = ()
     """Traits of the workload that must all be present."""
     with_treatments: tuple[str, ...] = ()

@@ -48,6 +48,7 @@ class Measuring:
     on_bad_item: str = "fatal"
     new_session: bool = False
     keep_work: bool = False
+    allow_privileged: bool = False
     strict: bool = False
 
 
@@ -74,6 +75,7 @@ _OWN_OPTIONS = [
                  help="what to do with an unreadable file in your data"),
     click.option("--new-session", is_flag=True, help="measure again instead of going on after what is stored"),
     click.option("--keep-work", is_flag=True, help="keep each trial's folder (trial.json, output) in results/.work"),
+    click.option("--allow-privileged", is_flag=True, help="run also what changes the machine, such as clocks"),
     click.option("--strict", is_flag=True, help="exit code 3 where a verdict is inconclusive"),
 ]  # fmt: skip
 
@@ -100,7 +102,7 @@ def measure(experiment: Experiment, registry: Registry, how: Measuring, blocks: 
     from harness.store import compact
     from harness.telemetry import Sampler
 
-    machine = describe_machine()
+    machine = dataclasses.replace(describe_machine(), allows_privileged=how.allow_privileged)
     plan = make_plan(experiment, registry, machine)
     refuse_if_nothing_runs(plan)
     cache = platformdirs.user_cache_path("torch-trials")

@@ -51,6 +51,8 @@ class Machine:
     driver: str | None = None
     python: str = platform.python_version()
     is_root: bool = False
+    allows_privileged: bool = False
+    """Whether the user asked for treatments that change the machine itself."""
     packages: Mapping[str, str] = field(default_factory=dict)
     """Versions of the installed distributions, by normalised name."""
     has_command: Callable[[str], bool] = field(default=has_command, compare=False)
