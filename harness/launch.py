@@ -55,6 +55,8 @@ PR_SET_CHILD_SUBREAPER = 36
 KILL_LIMIT_S = 30.0
 """How long to wait for what was sent SIGKILL."""
 
+_ONE_AT_A_TIME = threading.Lock()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Launched:
@@ -100,7 +102,10 @@ class Blind:
 
 @dataclass
 class LocalExecutor:
-    """Runs trials as processes on this machine."""
+    """Runs trials as processes on this machine, one at a time in a process of the harness.
+
+    Whatever starts below that process meanwhile is taken for the trial's, and ends with it.
+    """
 
     watch: Callable[[str, int], Watcher] = lambda trial_id, pid: Blind()
     """(trial id, process id) -> what watches the child from outside"""
@@ -109,7 +114,7 @@ class LocalExecutor:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def run(self, trial: Trial, change: ProcessChange, timeout_s: float) -> Launched:
-        with work_folder(Path(trial.work_folder), self.keep_work) as work:
+        with _ONE_AT_A_TIME, work_folder(Path(trial.work_folder), self.keep_work) as work:
             return self._run(trial, change, timeout_s, work)
 
     def _run(self, trial: Trial, change: ProcessChange, timeout_s: float, work: Path) -> Launched:

@@ -8,6 +8,8 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -194,6 +196,16 @@ def test_a_loader_worker_that_hangs_or_is_killed_ends_the_trial(plugged: Registr
     else:
         assert launched.outcome is Outcome.CRASHED, launched
         assert "worker" in launched.reason
+
+
+def test_trials_of_two_threads_take_turns_and_do_not_end_each_other(plugged: Registry, tmp_path: Path):
+    with ThreadPoolExecutor(2) as pool:
+        made = [trial(plugged, tmp_path) for _ in range(2)]
+        launched = list(pool.map(lambda each: LocalExecutor().run(each, ProcessChange(), 30), made))
+    assert [each.outcome for each in launched] == [Outcome.OK] * 2, launched
+    first, second = sorted(launched, key=lambda each: each.started_at)
+    gap = datetime.fromisoformat(second.started_at) - datetime.fromisoformat(first.started_at)
+    assert gap.total_seconds() * 1e9 >= first.duration_ns * 0.99
 
 
 def test_a_treatment_without_effect_ends_not_applied_without_a_number(plugged: Registry, tmp_path: Path):
