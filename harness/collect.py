@@ -46,6 +46,7 @@ def collect(
     if not ranks:
         return record, windows
     _fill_startup(record, ranks)
+    _fill_parts(record, ranks)
     _fill_proof(record, ranks)
     if windows:
         _fill_time(record, windows)
@@ -102,6 +103,19 @@ def _fill_startup(record: TrialRecord, ranks: Sequence[ChildRecord]) -> None:
     record.items_per_step = _over(sum, ranks, "items_per_step")
 
 
+def _fill_parts(record: TrialRecord, ranks: Sequence[ChildRecord]) -> None:
+    """What was measured beside the windows: of several ranks the largest; equal bits only where all say so."""
+    first = ranks[0]
+    record.step_kind, record.product_dtype = first.step_kind, first.product_dtype
+    record.steps_per_epoch, record.device_busy = first.steps_per_epoch, _over(mean, ranks, "device_busy")
+    for name in first.afterwards:
+        values = [rank.afterwards[name] for rank in ranks if rank.afterwards.get(name) is not None]
+        if values:
+            setattr(record, name, min(values) if isinstance(values[0], bool) else max(values))
+    missing = {name: reason for rank in ranks for name, reason in rank.not_measured.items()}
+    record.not_measured_json = to_json(missing) if missing else None
+
+
 def _fill_proof(record: TrialRecord, ranks: Sequence[ChildRecord]) -> None:
     first = ranks[0]
     record.evidence_json, record.already_so_json = to_json(first.evidence), to_json(first.already_so)
@@ -141,7 +155,10 @@ def _fill_work(record: TrialRecord, ranks: Sequence[ChildRecord]) -> None:
 
 
 def _fill_memory(record: TrialRecord, ranks: Sequence[ChildRecord]) -> None:
-    for field in ("peak_host_bytes", "peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes"):
+    for field in (
+        "peak_host_bytes", "peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes",
+        "peak_build_bytes", "peak_first_step_bytes", "peak_warm_up_bytes", "alloc_retries",
+    ):  # fmt: skip
         setattr(record, field, _over(max, ranks, field))
 
 
@@ -158,7 +175,10 @@ def _fill_load(record: TrialRecord, ranks: Sequence[ChildRecord], samples: Seque
         return
     if busy is not None:
         record.cpu_utilization = busy / (ended - started) / cores
+    record.timed_ns = ended - started
     seen = shares(samples, started, ended, cores)
+    record.energy_mj, record.sm_activity = seen.energy_mj, seen.sm_activity
+    record.tensor_activity, record.dram_activity = seen.tensor_activity, seen.dram_activity
     record.steal_share, record.foreign_cpu_share = seen.steal_share, seen.foreign_cpu_share
     record.gpu_utilization = seen.gpu_utilization
     if seen.gpu_utilization is None:

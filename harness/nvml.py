@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 State = Literal["ok", "unsupported", "denied", "absent", "error"]
 
@@ -36,6 +36,44 @@ class Nvml:
     def by_uuid(self, uuid: str) -> Any | None:
         """The handle of one device or MIG instance, whatever its index is at the moment."""
         return self.ask("DeviceGetHandleByUUID", uuid).value
+
+
+class Counters:
+    """The performance counters (GPM) of one GPU: what happened between two looks. Hopper and later have them."""
+
+    IDS: ClassVar[dict[str, int]] = {"sm_activity": 2, "tensor_activity": 5, "dram_activity": 10}
+    """NVML_GPM_METRIC_SM_UTIL, _ANY_TENSOR_UTIL and _DRAM_BW_UTIL, in percent."""
+
+    def __init__(self, nvml: Nvml, device: Any) -> None:
+        self.nvml, self.device = nvml, device
+        supported = nvml.ask("GpmQueryDeviceSupport", device).value
+        self.samples: list[Any] = []
+        """The latest two; NVML fills in the older one anew."""
+        if supported is not None and supported.isSupportedDevice:
+            answers = [nvml.ask("GpmSampleAlloc") for _ in range(2)]
+            self.samples = [answer.value for answer in answers if answer.state == "ok"]
+        self.is_first = True
+
+    def look(self) -> dict[str, float]:
+        """The share of each since the last look; empty at the first, and where the GPU has no such counters."""
+        if len(self.samples) < 2 or self.nvml.ask("GpmSampleGet", self.device, self.samples[0]).state != "ok":
+            return {}
+        self.samples.reverse()  # now the older one stands first, to be filled in next
+        first, self.is_first = self.is_first, False
+        return {} if first else self._between(*self.samples)
+
+    def _between(self, older: Any, newer: Any) -> dict[str, float]:
+        question = self.nvml.api.c_nvmlGpmMetricsGet_t()
+        question.version = self.nvml.api.NVML_GPM_METRICS_GET_VERSION
+        question.numMetrics, question.sample1, question.sample2 = len(self.IDS), older, newer
+        for place, metric in enumerate(self.IDS.values()):
+            question.metrics[place].metricId = metric
+        if self.nvml.ask("GpmMetricsGet", question).state != "ok":
+            return {}
+        answers = question.metrics[: len(self.IDS)]
+        if any(answer.nvmlReturn for answer in answers):
+            return {}
+        return {name: answer.value / 100 for name, answer in zip(self.IDS, answers, strict=True)}
 
 
 def open_nvml() -> tuple[Nvml | None, Answer]:

@@ -363,7 +363,7 @@ def prepared_arms(plan: Plan, place: Place, registry: Registry, all_arms: bool =
 
 def checked_arms(plan: Plan, place: Place, registry: Registry) -> tuple[str, ...]:
     """The arms that get a numerics trial, the plain one first: it is what the others are compared with."""
-    if not plan.experiment.numerics or not registry.workload(place.workload).needs_torch:
+    if not plan.experiment.numerics or "model" not in registry.workload(place.workload).has:
         return ()
     return tuple(dict.fromkeys(("", *plan.runs[place])))
 

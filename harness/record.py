@@ -82,6 +82,9 @@ class Sample:
     memory_clock_mhz: int | None = column("memory clock")
     power_mw: int | None = column("board power")
     energy_mj: int | None = column("board energy counter")
+    sm_activity: float | None = column("multiprocessors with work since the sample before, 0 to 1; Hopper and later")
+    tensor_activity: float | None = column("the same of the tensor cores")
+    dram_activity: float | None = column("the same of the device memory's bandwidth")
     temperature_c: int | None = column("GPU temperature in degrees Celsius")
     throttle_bits: int | None = column("NVML's clocks-event-reasons bitmask")
     foreign_processes: int | None = column("processes on the device that are not the child's; null where unknown")
@@ -149,6 +152,8 @@ class TrialRecord:
     startup_first_step_ns: int | None = column("first step, compilation included")
     startup_compile_ns: int | None = column("of it, time reported by the compiler; null where nothing compiles")
     startup_total_ns: int | None = column("process start to first warm step done")
+    steps_per_epoch: int | None = column("steps of a whole pass over the data; null unless windows are epochs")
+    timed_ns: int | None = column("wall time of the timed part, all windows and what lies between them")
     data_wait_ns: float | None = column("median per step of the wait for the next batch")
     enqueue_share: float | None = column("host's issue time over the window's time; near 1 = host-bound; null on a CPU")
 
@@ -157,6 +162,10 @@ class TrialRecord:
     peak_allocated_bytes: int | None = column("peak of torch's allocated device bytes, largest rank; null on a CPU")
     peak_reserved_bytes: int | None = column("peak of torch's reserved device bytes, largest rank; null on a CPU")
     peak_device_bytes: int | None = column("peak device memory of the process by NVML; null on a CPU")
+    alloc_retries: int | None = column("allocations of the timed part that first had to free cached memory")
+    peak_build_bytes: int | None = column("peak while it was built: allocated device bytes, on a CPU resident memory")
+    peak_first_step_bytes: int | None = column("the same of the first step")
+    peak_warm_up_bytes: int | None = column("the same of the warm-up")
 
     # several ranks
     comm_bytes: int | None = column("bytes a rank sends in a step by a ring, from the profiled step's collectives")
@@ -167,6 +176,26 @@ class TrialRecord:
     cpu_utilization: float | None = column("CPU time of the child's tree over wall time and allowed cores, timed part")
     gpu_utilization: float | None = column("mean of the driver's utilization over the timed part")
     gpu_utilization_reason: str = column("why gpu_utilization is null", "")
+    device_busy: float | None = column("share of the profiled step in which a kernel or copy ran; null on a CPU")
+    sm_activity: float | None = column("mean share of the timed part with work on the multiprocessors (NVML GPM)")
+    tensor_activity: float | None = column("mean activity of the tensor cores over the timed part (NVML GPM)")
+    dram_activity: float | None = column("mean use of the device memory's bandwidth over the timed part (NVML GPM)")
+    energy_mj: float | None = column("growth of the boards' energy counters over the timed part")
+
+    # parts of a step and of the work, measured apart from the windows, after them
+    step_kind: str | None = column("what a step is: train, infer, load or call")
+    forward_ns: int | None = column("forward pass of one batch, the device waited for at both ends: a median")
+    backward_ns: int | None = column("the same of the backward pass")
+    optimizer_ns: int | None = column("one step of the optimizer, likewise")
+    parts_json: str | None = column("time and items of the parts that the workload names, as JSON")
+    bit_identical: bool | None = column("whether the same batch and random numbers gave the same bits again")
+    sample_ns: float | None = column("median time of one item of the dataset, made in the trial's own process")
+    decode_ns: float | None = column("the same without the dataset's transform")
+    allocation_ns: float | None = column("median host time to allocate a tensor of 1 KiB to 16 MiB and give it back")
+    flops_per_item: float | None = column("operations an item by the arm's model, recomputation left out")
+    model_flops_per_item: float | None = column("operations an item by the workload's own model")
+    product_dtype: str | None = column("type in which most matrix products and convolutions of the profiled step were")
+    not_measured_json: str | None = column("why some of these are null, by what was tried; null where all went well")
 
     # work done
     steps_asked: int | None = column("optimizer steps (or inferences) asked for in the windows")
@@ -225,6 +254,7 @@ class ChildRecord:
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
     peak_device_bytes: int | None = None
+    alloc_retries: int | None = None
     cpu_busy_ns: int | None = None
     """CPU time of this process and its children over the timed part."""
     steps_asked: int | None = None
@@ -237,6 +267,17 @@ class ChildRecord:
     rank: int = 0
     written_monotonic_ns: int = 0
     """When it was written, on the system-wide monotonic clock: of ranks that failed, the first explains the others."""
+    peak_build_bytes: int | None = None
+    peak_first_step_bytes: int | None = None
+    peak_warm_up_bytes: int | None = None
+    step_kind: str | None = None
+    steps_per_epoch: int | None = None
+    device_busy: float | None = None
+    product_dtype: str | None = None
+    afterwards: dict[str, Any] = field(default_factory=dict)
+    """Columns of `TrialRecord` that were measured apart from the windows, by name."""
+    not_measured: dict[str, str] = field(default_factory=dict)
+    """Why some of them are missing, by what was tried."""
     evidence: dict[str, Any] = field(default_factory=dict)
     already_so: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)

@@ -155,6 +155,7 @@ class GpuProbe:
         self._api, _ = nvml.open_nvml()
         handles = [self._api.by_uuid(uuid) for uuid in uuids] if self._api else []
         self._handles = [handle for handle in handles if handle is not None]
+        self._counters = [nvml.Counters(self._api, handle) for handle in self._handles] if self._api else []
 
     def look(self, pids: Sequence[int]) -> dict[str, Any]:
         """The GPUs' part of a sample: sums of memory, power and energy, the mean utilization, the hottest, the slowest.
@@ -178,6 +179,7 @@ class GpuProbe:
             "memory_clock_mhz": min(memory_clocks, default=None),
             "power_mw": sum(power) if power else None,
             "energy_mj": sum(energy) if energy else None,
+            **self._activity(),
             "temperature_c": max(heat, default=None),
             "throttle_bits": self._throttle_bits(),
             "foreign_processes": self._foreign_processes(pids) if pids else None,
@@ -187,6 +189,11 @@ class GpuProbe:
         """The answers of all GPUs; none at all if one of them has none, since a part would pass for the whole."""
         answers = [question(handle) for handle in self._handles]
         return [answer.value for answer in answers] if all(answer.state == "ok" for answer in answers) else []
+
+    def _activity(self) -> dict[str, float]:
+        """The mean over the GPUs of what their performance counters say since the last look."""
+        looks = [counters.look() for counters in self._counters]
+        return {name: sum(look[name] for look in looks) / len(looks) for name in looks[0]} if all(looks) else {}
 
     def _throttle_bits(self) -> int | None:
         assert self._api
@@ -223,23 +230,35 @@ class Shares:
     """CPU time of everything else over wall time: in cores."""
     gpu_utilization: float | None
     """Mean of the driver's utilization, 0 to 1."""
+    sm_activity: float | None
+    tensor_activity: float | None
+    dram_activity: float | None
+    """Means of what the driver's performance counters say, 0 to 1."""
+    energy_mj: float | None
+    """Growth of the energy counter."""
 
 
 def shares(samples: Sequence[Sample], started_ns: int, ended_ns: int, cores: int) -> Shares:
     """The load between two moments of the monotonic clock, the counters interpolated between samples."""
     busy = _rate(samples, "cpu_busy_ns", started_ns, ended_ns)
     steal = _rate(samples, "steal_ns", started_ns, ended_ns)
-    utilization = [
-        sample.gpu_utilization
-        for sample in samples
-        if started_ns <= sample.monotonic_ns <= ended_ns and sample.gpu_utilization is not None
-    ]
+    power = _rate(samples, "energy_mj", started_ns, ended_ns)
+    inside = [sample for sample in samples if started_ns <= sample.monotonic_ns <= ended_ns]
     return Shares(
         cpu_utilization=None if busy is None else busy / cores,
         steal_share=None if steal is None else steal / cores,
         foreign_cpu_share=_rate(samples, "foreign_cpu_ns", started_ns, ended_ns),
-        gpu_utilization=sum(utilization) / len(utilization) if utilization else None,
+        gpu_utilization=_mean(inside, "gpu_utilization"),
+        sm_activity=_mean(inside, "sm_activity"),
+        tensor_activity=_mean(inside, "tensor_activity"),
+        dram_activity=_mean(inside, "dram_activity"),
+        energy_mj=None if power is None else power * (ended_ns - started_ns),
     )
+
+
+def _mean(samples: Sequence[Sample], column: str) -> float | None:
+    values = [value for sample in samples if (value := getattr(sample, column)) is not None]
+    return sum(values) / len(values) if values else None
 
 
 def _rate(samples: Sequence[Sample], column: str, started_ns: int, ended_ns: int) -> float | None:

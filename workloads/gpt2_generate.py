@@ -1,6 +1,6 @@
 """GPT-2 small writing text: the prompt in one pass (prefill), then token after token from the cache (decode).
 
-The two halves load a device differently, the first its arithmetic and the second its memory, and are timed apart too.
+The two halves load a device differently, the first its arithmetic and the second its memory; they are timed apart too.
 """
 
 from __future__ import annotations
@@ -21,36 +21,40 @@ def model(mode: str, *, prompt_length: int, new_tokens: int, batch: int, items: 
 
 
 def prefill(model: Any, batch: Any) -> Any:
-    """Read the prompts: (model's output with its cache, mask of the finished text)."""
+    """Read the prompts: (the model's output with its cache, the batch)."""
     mask, length = batch["attention_mask"], batch["input_ids"].shape[1]
     output = model(
         input_ids=batch["input_ids"], attention_mask=mask[:, :length], position_ids=_positions(mask)[:, :length]
     )
-    return output, mask
+    return output, batch
 
 
 def decode(model: Any, read: Any) -> torch.Tensor:
-    """Write the likeliest token until the mask is full: token ids [batch, new tokens]."""
+    """Score the likeliest token after every one that is written: [batch, new tokens].
+
+    What is written is the prompt over again, not the likeliest token: so every arm does the same work, and rounding
+    cannot lead one of them to another text.
+    """
     import torch
 
-    output, mask = read
+    output, batch = read
+    mask, prompt = batch["attention_mask"], batch["input_ids"]
     positions = _positions(mask)
-    token = output.logits[:, -1:].argmax(-1)
-    tokens = [token]
-    for length in range(output.logits.shape[1] + 1, mask.shape[1]):
+    scores = [output.logits[:, -1].max(-1).values]
+    for written in range(mask.shape[1] - prompt.shape[1] - 1):
+        length = prompt.shape[1] + written + 1
         output = model(
-            input_ids=token,
+            input_ids=prompt[:, written % prompt.shape[1], None],
             attention_mask=mask[:, :length],
             position_ids=positions[:, length - 1 : length],
             past_key_values=output.past_key_values,
         )
-        token = output.logits[:, -1:].argmax(-1)
-        tokens.append(token)
-    return torch.cat(tokens, 1)
+        scores.append(output.logits[:, -1].max(-1).values)
+    return torch.stack(scores, 1)
 
 
 def predict(model: Any, batch: Any) -> torch.Tensor:
-    """The tokens written: ids [batch, new tokens]."""
+    """The scores of the tokens written: [batch, new tokens]."""
     return decode(model, prefill(model, batch))
 
 

@@ -79,6 +79,7 @@ def run(trial: Trial, startup: Startup) -> ChildRecord:
         return ChildRecord(outcome=Outcome.OK, numerics=follow(trial, workload, [treatment for treatment, _ in own]))
     startup.imported = time.monotonic_ns()
     host.enter_phase(trial, Phase.BUILD)
+    startup.peak_is_reset = host.reset_peak_rss()
     rig = assemble(trial, workload, [treatment for treatment, _ in own])
     startup.built = time.monotonic_ns()
     try:

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from harness.arms import format_use, full_params
-from harness.child import host
+from harness.child import host, traced
 from harness.child.loop import run_window
 from harness.child.rig import Rig
 from harness.record import ChildRecord, Outcome, Window
@@ -31,6 +31,8 @@ class Startup:
     built: int = 0
     first_step: int = 0
     warm: int = 0
+    peak_is_reset: bool = False
+    """Whether the kernel let the peak of resident memory start anew with the build."""
 
 
 @dataclass
@@ -80,8 +82,10 @@ class Proofs:
 
 def measure(trial: Trial, rig: Rig, proofs: Proofs, startup: Startup) -> ChildRecord:
     """Run the trial that `rig` is set up for and say what happened."""
+    build_peak = _phase_peak(rig, startup)
     host.enter_phase(trial, Phase.FIRST_STEP)
     first_loss = _first_step(rig, startup)
+    first_step_peak = _phase_peak(rig, startup)
     host.enter_phase(trial, Phase.WARM_UP)
     _warm_up(trial, rig)
     startup.warm = time.monotonic_ns()
@@ -96,6 +100,10 @@ def measure(trial: Trial, rig: Rig, proofs: Proofs, startup: Startup) -> ChildRe
         startup_total_ns=startup.warm - startup.started,
         skipped_steps=rig.counters.steps_skipped,
         loss_before=first_loss,
+        peak_build_bytes=build_peak,
+        peak_first_step_bytes=first_step_peak,
+        peak_warm_up_bytes=_phase_peak(rig, startup),
+        step_kind=rig.step_kind,
     )
     proofs.before(rig)
     if trial.cell.kind is Kind.PREPARE:
@@ -104,7 +112,20 @@ def measure(trial: Trial, rig: Rig, proofs: Proofs, startup: Startup) -> ChildRe
         host.enter_phase(trial, Phase.TIMED)
         record = _timed_part(trial, rig, record)
     host.enter_phase(trial, Phase.PROOF)
-    return _prove(rig, proofs, record)
+    record = _prove(rig, proofs, record)
+    if record.outcome is Outcome.OK and trial.cell.kind is not Kind.PREPARE:
+        columns, reasons = rig.afterwards()
+        record = replace(record, afterwards=columns, not_measured=reasons)
+    return record
+
+
+def _phase_peak(rig: Rig, startup: Startup) -> int | None:
+    """Peak of a phase that ends here: allocated device bytes, on a CPU resident memory. The next one starts."""
+    allocated = rig.peaks().get("peak_allocated_bytes")
+    resident = host.peak_rss_bytes() if startup.peak_is_reset else None
+    rig.reset_peaks()
+    startup.peak_is_reset = host.reset_peak_rss()
+    return resident if allocated is None else allocated
 
 
 def _steps(rig: Rig, count: int) -> None:
@@ -136,6 +157,21 @@ def _warm_up(trial: Trial, rig: Rig) -> None:
         rig.forbid_recompiles()
 
 
+@dataclass(frozen=True)
+class Unit:
+    """What is timed as one window: so many calls, and the steps that they make."""
+
+    call: Callable[[], Any]
+    calls: int
+    step_count: int
+
+
+def _steps_in_window(trial: Trial, rig: Rig) -> Unit:
+    """As many steps as fill a window; for latency one request, the device waited for before and after."""
+    count = 1 if trial.cell.kind is Kind.LATENCY else _steps_per_window(trial, rig)
+    return Unit(rig.step, count, count)
+
+
 def _steps_per_window(trial: Trial, rig: Rig) -> int:
     step_ns = max(1.0, rig.agree(float(median(rig.bench.step_times_ns[-3:]))))
     needed = math.ceil(trial.cell.measure.window_ms * 1e6 / step_ns)
@@ -143,16 +179,27 @@ def _steps_per_window(trial: Trial, rig: Rig) -> int:
 
 
 def _timed_part(trial: Trial, rig: Rig, record: ChildRecord) -> ChildRecord:
+    if trial.cell.measure.protocol == "epochs":
+        assert rig.epochs is not None, "the plan lets only loaders pass"
+        epochs = rig.epochs()
+        record = replace(record, items_per_step=epochs.items_per_step, steps_per_epoch=epochs.steps)
+        record = _timed_windows(trial, rig, record, lambda: Unit(epochs.run, 1, epochs.steps))
+        epochs.close()
+        return record
+    return _timed_windows(trial, rig, record, lambda: _steps_in_window(trial, rig))
+
+
+def _timed_windows(trial: Trial, rig: Rig, record: ChildRecord, unit_of: Callable[[], Unit]) -> ChildRecord:
     performed = rig.counters.steps_performed
     peak_is_reset = host.reset_peak_rss()
     rig.reset_peaks()
     gc.collect()
     gc.disable()
-    step_count = _steps_per_window(trial, rig)  # last, since ranks meet there and start together
+    unit = unit_of()  # last, since ranks meet there and start together
     busy = host.tree_cpu_ns()
     started = time.monotonic_ns()
     try:
-        windows, reason = _windows(trial, rig, step_count)
+        windows, reason = _windows(trial, rig, unit)
     finally:
         gc.enable()
     ended = time.monotonic_ns()
@@ -166,13 +213,13 @@ def _timed_part(trial: Trial, rig: Rig, record: ChildRecord) -> ChildRecord:
         ended_monotonic_ns=ended,
         cpu_busy_ns=host.tree_cpu_ns() - busy,
         peak_host_bytes=host.peak_rss_bytes() if peak_is_reset else None,
-        steps_asked=step_count * len(windows),
+        steps_asked=unit.step_count * len(windows),
         steps_performed=rig.counters.steps_performed - performed if rig.counts_steps else None,
         **peaks,
     )
 
 
-def _windows(trial: Trial, rig: Rig, step_count: int) -> tuple[list[Window], str]:
+def _windows(trial: Trial, rig: Rig, unit: Unit) -> tuple[list[Window], str]:
     """Windows until the process is steady, or the slowest of its ranks; the reason is empty when it is."""
     settings = trial.cell.measure
     windows: list[Window] = []
@@ -183,8 +230,8 @@ def _windows(trial: Trial, rig: Rig, step_count: int) -> tuple[list[Window], str
         target = len(windows) + settings.windows
         fewest = len(windows) + min(FEWEST_WINDOWS, settings.windows)
         while len(windows) < target and (len(windows) < fewest or rig.agree(time.monotonic() < deadline)):
-            windows.append(_one_window(trial, rig, len(windows), step_count))
-            slowest.append(rig.agree(windows[-1].host_ns / step_count))
+            windows.append(_one_window(trial, rig, len(windows), unit))
+            slowest.append(rig.agree(windows[-1].host_ns / unit.step_count))
         changed = rig.agree(earliest_start([w.compiles for w in windows], [w.reserved_bytes for w in windows]))
         steady = find_steady(slowest, earliest=int(changed))
         if steady.ok:
@@ -193,17 +240,17 @@ def _windows(trial: Trial, rig: Rig, step_count: int) -> tuple[list[Window], str
     return windows, reason
 
 
-def _one_window(trial: Trial, rig: Rig, index: int, step_count: int) -> Window:
+def _one_window(trial: Trial, rig: Rig, index: int, unit: Unit) -> Window:
     compiled, waited = rig.compile_count(), rig.counters.data_wait_ns
     device_elapsed = rig.mark_device()
     started = time.monotonic_ns()
-    issued_ns, total_ns = run_window(rig.step, step_count, rig.synchronise)
+    issued_ns, total_ns = run_window(unit.call, unit.calls, rig.synchronise)
     now = rig.compile_count()
     return Window(
         trial_id=trial.trial_id,
         rank=rig.bench.rank,
         window_index=index,
-        step_count=step_count,
+        step_count=unit.step_count,
         host_ns=total_ns,
         enqueue_ns=issued_ns if trial.cell.device != "cpu" else None,
         device_ns=device_elapsed(),
@@ -217,13 +264,20 @@ def _one_window(trial: Trial, rig: Rig, index: int, step_count: int) -> Window:
 def _prove(rig: Rig, proofs: Proofs, record: ChildRecord) -> ChildRecord:
     """Profile one step and hear every proof; a refusal takes the numbers away."""
     trace = rig.profile()
-    record = replace(record, loss_after=rig.loss(), **_exchanged(rig, trace))
+    facts = rig.facts()
+    record = replace(
+        record,
+        loss_after=rig.loss(),
+        device_busy=traced.device_busy(trace),
+        product_dtype=traced.product_dtype(trace, facts),
+        **_exchanged(rig, trace),
+    )
     try:
         evidence: Mapping[str, Any] = proofs.evidence(rig, trace)
     except NoEffect as error:
         return replace(_without_numbers(record), outcome=Outcome.NOT_APPLIED, reason=str(error))
     accepted = proofs.already_so(rig, lambda: _steps(rig, PREPARE_STEPS), trace)
-    return replace(record, evidence=dict(evidence), already_so=accepted, facts={**rig.facts(), **rig.bench.facts})
+    return replace(record, evidence=dict(evidence), already_so=accepted, facts={**facts, **rig.bench.facts})
 
 
 def _exchanged(rig: Rig, trace: Trace | None) -> dict[str, Any]:

@@ -22,6 +22,23 @@ def nothing() -> None:
     """Do nothing: the synchronisation of a device that has none, a reset with nothing to reset."""
 
 
+@dataclass(frozen=True)
+class Epochs:
+    """Whole passes over the data, each from a fresh iterator to its end: what persistent workers and caches are about.
+
+    While it is open there is no other iterator, and no worker of one.
+    """
+
+    run: Callable[[], Any]
+    """One pass: every step of it."""
+    steps: int
+    """Of one pass, as counted in a pass that is not timed."""
+    items_per_step: float
+    """Mean over that pass, over all ranks."""
+    close: Callable[[], None]
+    """Go back to single steps."""
+
+
 @dataclass
 class Rig:
     """One assembled trial: the composed step, and the functions around it that differ by side and device."""
@@ -53,5 +70,11 @@ class Rig:
     forbid_recompiles: Callable[[], None] = nothing
     profile: Callable[[], Trace | None] = lambda: None
     """Run one more step under the profiler."""
+    step_kind: str = "call"
+    """What a step is: train, infer, load or call."""
+    epochs: Callable[[], Epochs] | None = None
+    """Opens whole passes over the data; None where there is no loader to pass over."""
+    afterwards: Callable[[], tuple[dict[str, Any], dict[str, str]]] = lambda: ({}, {})
+    """Measure what is no step time: columns of the record, and why some could not be had, by what was tried."""
     facts: Callable[[], dict[str, Any]] = dict
     close: Callable[[], None] = nothing

@@ -13,16 +13,17 @@ from harness.metrics.communication import COMMUNICATION
 from harness.metrics.compute import COMPUTE
 from harness.metrics.device import DEVICE
 from harness.metrics.memory import MEMORY
+from harness.metrics.summaries import SUMMARIES
 from harness.metrics.time import TIME
-from harness.metrics.types import Better, Metric, WindowTable
+from harness.metrics.types import Better, Metric, Summary, WindowTable
 from harness.record import Measurement, TrialRecord
 
-__all__ = ["METRICS", "PRIMARY", "Better", "Metric", "WindowTable", "measure"]
+__all__ = ["METRICS", "PRIMARY", "SUMMARIES", "Better", "Metric", "Summary", "WindowTable", "measure"]
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {metric.id: metric for metric in (*TIME, *MEMORY, *DEVICE, *COMPUTE, *COMMUNICATION)}
 )
-"""All metrics by id, in the order in which they are listed."""
+"""All metrics of a trial by id, in the order in which they are listed; `SUMMARIES` are those of more than one."""
 
 PRIMARY = "step_time"
 """The metric of the declared primary family; all others are exploratory."""

@@ -1,4 +1,4 @@
-"""Metrics of memory over the timed part; the largest rank's where there are several."""
+"""Metrics of memory, over the timed part unless the name says another; the largest rank's where there are several."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ MEMORY = (
         summary="peak of torch's allocated device bytes",
         compute=from_record("peak_allocated_bytes"),
         exact=True,
+        cuda=True,
     ),
     Metric(
         id="peak_reserved",
@@ -43,6 +44,7 @@ MEMORY = (
         summary="peak of torch's reserved device bytes",
         compute=from_record("peak_reserved_bytes"),
         exact=True,
+        cuda=True,
     ),
     Metric(
         id="peak_device",
@@ -51,6 +53,7 @@ MEMORY = (
         summary="peak device memory of the process, by the driver",
         compute=from_record("peak_device_bytes"),
         exact=True,
+        cuda=True,
     ),
     Metric(
         id="peak_host",
@@ -60,6 +63,17 @@ MEMORY = (
         compute=from_record("peak_host_bytes"),
         exact=True,
     ),
+    *(
+        Metric(
+            id=f"peak_memory_{phase}",
+            unit="bytes",
+            better="lower",
+            summary=f"the same as peak_memory, of the {words} alone",
+            compute=from_record(f"peak_{phase}_bytes"),
+            exact=True,
+        )
+        for phase, words in (("build", "build"), ("first_step", "first step"), ("warm_up", "warm-up"))
+    ),
     Metric(
         id="memory_utilization",
         unit="1",
@@ -67,5 +81,23 @@ MEMORY = (
         summary="allocated over reserved bytes at their peaks",
         compute=memory_utilization,
         exact=True,
+        cuda=True,
+    ),
+    Metric(
+        id="alloc_retries",
+        unit="count",
+        better="lower",
+        summary="allocations of the timed part that had to free cached memory first",
+        compute=from_record("alloc_retries"),
+        exact=True,
+        cuda=True,
+    ),
+    Metric(
+        id="alloc_time",
+        unit="ns",
+        better="lower",
+        summary="host time to allocate a tensor of 1 KiB to 16 MiB and give it back, after the windows",
+        compute=from_record("allocation_ns"),
+        needs="a torch workload",
     ),
 )

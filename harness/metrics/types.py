@@ -30,10 +30,30 @@ class Metric:
     """Whether it has no noise where all replicates agree (peak memory)."""
     per_step: bool = False
     """Whether it is the time of a step, and so grows with what a step does."""
+    needs: str = ""
+    """What it takes beside a timed trial, in words; empty where every trial has it."""
+    cuda: bool = False
+    """Whether only a trial on a CUDA device can have it."""
 
     def unit_of(self, record: TrialRecord) -> str:
         """The unit as printed for this trial."""
         return self.unit
+
+
+Level = Literal["arm", "comparison", "experiment"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A number that takes more than one trial: its function stands in `metrics.summaries`, or with the statistics."""
+
+    id: str
+    unit: str
+    better: Better
+    summary: str
+    level: Level
+    """What it is a number of: all trials of an arm, two arms, or a whole experiment."""
+    needs: str = ""
 
 
 def from_record(column: str) -> Compute:

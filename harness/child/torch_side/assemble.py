@@ -7,6 +7,7 @@ import importlib.util
 import os
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ import torch
 from harness.arms import full_params
 from harness.child.rig import Counters, Rig
 from harness.child.torch_side import probe, ranks
+from harness.child.torch_side.afterwards import Afterwards
 from harness.child.torch_side.bench import TorchBench, Treated
 from harness.child.torch_side.saved import Saved
 from harness.child.torch_side.source import Source
@@ -76,6 +78,9 @@ def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) 
         compile_ns=probe.compile_ns,
         forbid_recompiles=probe.forbid_recompiles,
         profile=lambda: profile_step(composed, bench.device),
+        step_kind="load" if bench.workload.model is None else bench.mode,
+        epochs=(lambda: source.epochs(composed)) if trial.cell.input == "loader" else None,
+        afterwards=Afterwards(bench, treated, device.synchronise, Path(trial.compile_cache) / "operations.json").measure,
         facts=lambda: probe.runtime_facts(bench.device),
         close=source.close,
     )

@@ -30,6 +30,7 @@ def device_probe(device: torch.device) -> DeviceProbe:
         return DeviceProbe(nothing, lambda: lambda: None, nothing, dict, lambda: None)
 
     first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    retries_before = 0
 
     def mark() -> Callable[[], int]:
         first.record()
@@ -39,17 +40,28 @@ def device_probe(device: torch.device) -> DeviceProbe:
         last.record()
         torch.cuda.synchronize(device)
 
+    def reset_peaks() -> None:
+        nonlocal retries_before
+        retries_before = alloc_retries(device)
+        torch.cuda.reset_peak_memory_stats(device)
+
     return DeviceProbe(
         synchronise=synchronise,
         mark=mark,
-        reset_peaks=lambda: torch.cuda.reset_peak_memory_stats(device),
+        reset_peaks=reset_peaks,
         peaks=lambda: {
             "peak_allocated_bytes": torch.cuda.max_memory_allocated(device),
             "peak_reserved_bytes": torch.cuda.max_memory_reserved(device),
             "peak_device_bytes": process_device_bytes(device),
+            "alloc_retries": alloc_retries(device) - retries_before,
         },
         reserved_bytes=lambda: torch.cuda.memory_reserved(device),
     )
+
+
+def alloc_retries(device: torch.device) -> int:
+    """Allocations so far that failed at first, and went through once cached memory had been given back."""
+    return int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0))
 
 
 def process_device_bytes(device: torch.device) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
-from harness.child.rig import Counters
+from harness.child.rig import Counters, Epochs
 from harness.child.torch_side.bench import TorchBench, Treated
 from harness.child.torch_side.ranks import share
 from harness.spec import Kind, NotApplicable, Trial
@@ -89,8 +89,29 @@ class Source:
             self.batches = itertools.cycle([self.to_device(batch) for batch in first])
         else:
             first = [self._count(next(batches))]
-            waited_for = self._waited_for(itertools.chain(first, batches))
-            self.batches = self.treated.apply("feed.ahead", map(self.to_device, waited_for))
+            self.batches = self._stream(itertools.chain(first, batches))
+
+    def _stream(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Host batches to batches on the device."""
+        stream: Iterator[Any] = self.treated.apply("feed.ahead", map(self.to_device, self._waited_for(batches)))
+        return stream
+
+    def epochs(self, step: Callable[[], Any]) -> Epochs:
+        """Whole passes over the loader, each with an iterator of its own; one is made here to count steps and items."""
+        self.batches = iter(())
+        self.items = []
+        for batch in self.bench.loader:
+            self._count(batch)
+        steps = len(self.items)
+
+        def run() -> None:
+            self.batches = self._stream(self.bench.loader)
+            for _ in range(steps):
+                step()
+            next(self.batches, None)  # to the end, where the workers stop
+            self.batches = iter(())
+
+        return Epochs(run, steps, self.items_per_step(), self.rewind)
 
     def next(self) -> Any:
         """The next batch, on the device."""
@@ -101,14 +122,14 @@ class Source:
         self.items.append(self.bench.workload.items(batch))
         return batch
 
-    def _waited_for(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches, with the time that each is waited for counted."""
+    def _waited_for(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The batches, with the time that each is waited for counted, the start of a loader's workers included."""
         counters, clock = self.counters, time.perf_counter_ns
-        while True:
-            start = clock()
-            batch = next(batches)
+        start = clock()
+        for batch in batches:
             counters.data_wait_ns += clock() - start
             yield batch
+            start = clock()
 
     def items_per_step(self) -> float:
         """Mean over the batches counted when the source was wound up, of this rank."""
