@@ -206,6 +206,56 @@ def test_what_one_gpu_does_not_say_is_unknown_for_all(monkeypatch: pytest.Monkey
     assert found["power_mw"] == 600_000
 
 
+class FakeCounters(FakeNvml):
+    """The first GPU's multiprocessors are busy half of the time, the second's a quarter."""
+
+    def __init__(self, fails_on: str = "") -> None:
+        super().__init__()
+        self.fails_on = fails_on
+        self.looks = 0
+
+    def nvmlGpmQueryDeviceSupport(self, gpu: str) -> Any:
+        return SimpleNamespace(isSupportedDevice=int(gpu != self.fails_on))
+
+    def nvmlGpmSampleAlloc(self) -> SimpleNamespace:
+        return SimpleNamespace(gpu="", at=0)
+
+    def nvmlGpmSampleGet(self, gpu: str, sample: SimpleNamespace) -> SimpleNamespace:
+        self.looks += 1
+        sample.gpu, sample.at = gpu, self.looks
+        return sample
+
+    def c_nvmlGpmMetricsGet_t(self) -> SimpleNamespace:
+        return SimpleNamespace(metrics=[SimpleNamespace(nvmlReturn=0, value=0.0) for _ in range(98)])
+
+    def nvmlGpmMetricsGet(self, question: SimpleNamespace) -> SimpleNamespace:
+        assert question.sample1.gpu == question.sample2.gpu
+        assert question.sample1.at < question.sample2.at
+        share = 50.0 if question.sample1.gpu == "GPU-a" else 25.0
+        for place in range(question.numMetrics):
+            question.metrics[place].value = share / question.metrics[place].metricId
+        return question
+
+
+def test_performance_counters_tell_what_happened_since_the_look_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeCounters()
+    monkeypatch.setattr(nvml, "load", lambda: fake)
+    probe = telemetry.GpuProbe(("GPU-a", "GPU-b"))
+    assert "sm_activity" not in probe.look(())
+    for _ in range(3):
+        found = probe.look(())
+        assert found["sm_activity"] == pytest.approx(0.375 / pynvml.NVML_GPM_METRIC_SM_UTIL)
+        assert found["tensor_activity"] == pytest.approx(0.375 / pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL)
+        assert found["dram_activity"] == pytest.approx(0.375 / pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL)
+
+
+def test_counters_that_one_gpu_lacks_are_unknown_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeCounters(fails_on="GPU-b")
+    monkeypatch.setattr(nvml, "load", lambda: fake)
+    probe = telemetry.GpuProbe(("GPU-a", "GPU-b"))
+    assert all("sm_activity" not in probe.look(()) for _ in range(3))
+
+
 def test_an_older_driver_gives_its_throttle_reasons_by_their_older_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert look(FakeNvml(old_driver=True), monkeypatch, "GPU-a")["throttle_bits"] == 8
 

@@ -13,8 +13,9 @@ def device_busy(trace: Trace | None) -> float | None:
     """Share of the profiled step in which a kernel or copy ran: the union of their times over the step's."""
     if trace is None or not trace.kernels:
         return None
-    start = min(each.start_ns for each in (*trace.ops, *trace.kernels))
-    end = max(each.start_ns + each.duration_ns for each in (*trace.ops, *trace.kernels))
+    spans = [(op.start_ns, op.duration_ns) for op in trace.ops]
+    spans += [(kernel.start_ns, kernel.duration_ns) for kernel in trace.kernels]
+    start, end = min(first for first, _ in spans), max(first + length for first, length in spans)
     busy, until = 0, start
     for kernel in sorted(trace.kernels, key=lambda kernel: kernel.start_ns):
         kernel_end = kernel.start_ns + kernel.duration_ns

@@ -80,12 +80,33 @@ def _rows(kind: str, plugged: Registry | None, results: Path, as_json: bool) -> 
                 {"name": name, "question": load_experiment(path).question} for name, path in experiment_files().items()
             ]
         case "metrics":
-            metrics = importlib.import_module("harness.metrics").METRICS
-            return [{"name": m.id, "unit": m.unit, "better": m.better, "summary": m.summary} for m in metrics.values()]
+            return _metrics()
         case "claims":
             return _claims(plugged, results)
         case _:
             return _runs(results)
+
+
+def _metrics() -> list[dict[str, Any]]:
+    """Every metric, what it is a number of, what it needs, and whether this machine can fill it."""
+    from harness import nvml
+
+    metrics = importlib.import_module("harness.metrics")
+    api, _ = nvml.open_nvml()
+    no_gpu = "" if api and api.devices() else "not filled here: this machine has no CUDA device"
+    each_trial = [(m, "trial", no_gpu if m.cuda else "") for m in metrics.METRICS.values()]
+    return [
+        {
+            "name": m.id,
+            "unit": m.unit,
+            "better": m.better,
+            "of": level,
+            "summary": m.summary,
+            "needs": m.needs,
+            "here": here,
+        }
+        for m, level, here in (*each_trial, *((s, s.level, "") for s in metrics.SUMMARIES.values()))
+    ]
 
 
 def _claims(plugged: Registry | None, results: Path) -> list[dict[str, Any]]:

@@ -21,7 +21,8 @@ from harness.record import Fact, Sample, TrialRecord, Window
 # A store of every released version lies under tests/store/fixtures and is read by the tests for ever.
 #
 # 1.0  trials, steps, telemetry, environments.
-# 1.1  trials: declared_changes_json, declared_numerics, numerics_json.
+# 1.1  trials: declared_changes_json, declared_numerics, numerics_json; what is measured beside the windows, from
+#      steps_per_epoch to not_measured_json. telemetry: sm_activity, tensor_activity, dram_activity.
 SCHEMA_VERSION = "1.1"
 
 Row = TypeVar("Row", TrialRecord, Window, Sample, Fact)

@@ -61,7 +61,9 @@ class Afterwards:
 
     def _training_parts(self) -> dict[str, Any]:
         bench, batch, clock = self.bench, self.bench.latest_batch, self._clock
-        forward, backward, results = [], [], []
+        forward: list[int] = []
+        backward: list[int] = []
+        results: list[list[torch.Tensor]] = []
         for _ in self._repetitions():
             bench.optimizer.zero_grad(set_to_none=True)
             with self._random_state():
@@ -87,7 +89,8 @@ class Afterwards:
         }
 
     def _inference_part(self) -> dict[str, Any]:
-        times, results = [], []
+        times: list[int] = []
+        results: list[list[torch.Tensor]] = []
         for _ in self._repetitions():
             with torch.inference_mode(), self._random_state():
                 start = self._clock()

@@ -80,7 +80,9 @@ def assemble(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) 
         profile=lambda: profile_step(composed, bench.device),
         step_kind="load" if bench.workload.model is None else bench.mode,
         epochs=(lambda: source.epochs(composed)) if trial.cell.input == "loader" else None,
-        afterwards=Afterwards(bench, treated, device.synchronise, Path(trial.compile_cache) / "operations.json").measure,
+        afterwards=Afterwards(
+            bench, treated, device.synchronise, Path(trial.compile_cache) / "operations.json"
+        ).measure,
         facts=lambda: probe.runtime_facts(bench.device),
         close=source.close,
     )

@@ -30,7 +30,7 @@ class StepFlops:
 
 
 def remembered(bench: TorchBench, treated: Treated, memo: Path) -> StepFlops:
-    """The count for the latest batch; from the file where its shapes were counted before, since counting takes a second.
+    """The count for the latest batch; counting takes a second, so a file remembers it by shapes.
 
     The file belongs to one workload, its parameters, one arm and one state of the sources.
     """
