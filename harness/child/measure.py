@@ -113,7 +113,7 @@ def measure(trial: Trial, rig: Rig, proofs: Proofs, startup: Startup) -> ChildRe
         record = _timed_part(trial, rig, record)
     host.enter_phase(trial, Phase.PROOF)
     record = _prove(rig, proofs, record)
-    if record.outcome is Outcome.OK and trial.cell.kind is not Kind.PREPARE:
+    if record.outcome in (Outcome.OK, Outcome.NOT_STEADY) and trial.cell.kind is not Kind.PREPARE:
         columns, reasons = rig.afterwards()
         record = replace(record, afterwards=columns, not_measured=reasons)
     return record

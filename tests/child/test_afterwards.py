@@ -13,7 +13,7 @@ from harness.child import traced
 from harness.child.torch_side import flops
 from harness.child.torch_side.afterwards import same_bits
 from harness.child.torch_side.bench import TorchBench, Treated
-from harness.child.torch_side.witness import StepTrace
+from harness.child.torch_side.trace import StepTrace
 from harness.record import ChildRecord, Outcome
 from harness.spec import Kernel, Kind, Op, TensorInfo
 from tests.contracts import trying
