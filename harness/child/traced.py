@@ -34,7 +34,7 @@ def product_dtype(trace: Trace | None, facts: Mapping[str, Any]) -> str | None:
     on_gpu = bool(trace.kernels)
     counts: Counter[str] = Counter()
     for ops, flag in ((trace.matmuls(), "precision.cuda.matmul"), (trace.convolutions(), "precision.cudnn.conv")):
-        rounded = on_gpu and facts.get(flag) == "tf32"
+        rounded = on_gpu and facts.get(flag) not in (None, "none", "ieee")
         dtypes = [op.inputs[0].dtype for op in ops if op.inputs]
         counts.update("tensorfloat32" if rounded and dtype == "float32" else dtype for dtype in dtypes)
     return counts.most_common(1)[0][0] if counts else None
