@@ -388,8 +388,8 @@ class Workload:
     unit: str
     """What one item is: "images", "tokens", "steps"."""
     traits: frozenset[str]
-    """Of: conv, batchnorm, image, attention, gelu, dropout, text, padding, repeated_blocks, and attention_function:
-    its modules have an `attend` that may be replaced."""
+    """Of: conv, batchnorm, image, attention, gelu, dropout, text, padding, repeated_blocks, jupyter, and
+    attention_function: its modules have an `attend` that may be replaced."""
     presets: Mapping[str, Params]
     """tiny, small and full; each gives every parameter, among them `batch` where there are batches."""
     modes: tuple[str, ...] = ("train", "infer")
