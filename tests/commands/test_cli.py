@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -49,7 +50,9 @@ def test_the_main_job_without_torch(capsys: pytest.CaptureFixture[str], results:
     )
     assert code == 1, err  # does_nothing failed its proof, and that is not hidden
     assert "SLOWER" in out
-    assert "a slowdown of 60" in out  # what the processes say they planted, beside what was found
+    planted = re.search(r"a slowdown of (\d+\.\d+)% was planted", out)  # as the processes say, beside what was found
+    assert planted is not None
+    assert float(planted[1]) > 55  # a wait turns out longer where other tests keep the machine busy
     assert "no A/A of ticking" in out
     assert "does_nothing: not_applied" in err
     report = Path(out.split("report: ")[1].splitlines()[0])
