@@ -109,6 +109,7 @@ def make_plan(experiment: Experiment, registry: Registry, machine: Machine) -> P
         able: list[str] = []
         for text, arm in arms.items():
             reason = conflicts.get(text) or unmet_by_arm(arm, workload, place, device, machine, registry.treatments)
+            reason = reason or unmet_by_protocol(resolved.measure, workload, place)
             if reason:
                 skips.append(Skip(place, text, reason))
             else:
@@ -288,6 +289,14 @@ def unmet_by_arm(
 def requires_of(treatment: Treatment, use: Use) -> Requires:
     """What a treatment needs with these parameters."""
     return treatment.requires_for(**full_params(use, treatment)) if treatment.requires_for else treatment.requires
+
+
+def unmet_by_protocol(measure: Measure, workload: Workload, place: Place) -> str | None:
+    """Why whole passes cannot be timed at a place, or None: there must be a loader to pass over."""
+    if measure.protocol == "epochs" and ("data" not in workload.has or place.input != "loader"):
+        what = f"{place.input} input" if "data" in workload.has else "no dataset"
+        return f"protocol 'epochs' times whole passes over a loader; {workload.name} has {what} here"
+    return None
 
 
 def unmet(requires: Requires, workload: Workload, place: Place, device: str, machine: Machine, arm: Arm) -> str | None:

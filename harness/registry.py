@@ -51,8 +51,11 @@ def load_registry(plugin_folders: Iterable[Path] = (), workload_files: Iterable[
     treatments: dict[str, Treatment] = {}
     workloads: dict[str, Workload] = {}
     sources: dict[str, Source] = {}
+    asked_for = {path.resolve() for path in workload_files}
     for module, path in _plugin_modules(plugin_folders, workload_files):
         loaded = _import(module, path)
+        if path in asked_for and not hasattr(loaded, "WORKLOAD"):
+            raise UsageError(f"{path} defines no WORKLOAD; give it one: WORKLOAD = Workload(name=..., ...)")
         for constant, kind, found in (("TREATMENT", Treatment, treatments), ("WORKLOAD", Workload, workloads)):
             value = getattr(loaded, constant, None)
             if value is None:

@@ -8,7 +8,7 @@ import pytest
 
 from harness.machine import Gpu
 from harness.plan import Plan, baseline_count, block_order, make_plan
-from harness.spec import Experiment, Requires, UsageError
+from harness.spec import Experiment, Measure, Requires, UsageError
 from tests.helpers import TOYS, machine, registry, treatment, workload
 
 
@@ -35,6 +35,16 @@ def test_what_does_not_apply_is_a_skip_with_a_sentence():
         "conv_only": "conv_only acts on conv, which toy does not have",
     }
     assert made.runs[made.places[0]] == ("", "alpha")
+
+
+def test_whole_passes_need_a_loader():
+    made = plan(measure=Measure(protocol="epochs"))
+    assert made.runs[made.places[0]] == ("", "alpha", "beta")
+    resident = plan(measure=Measure(protocol="epochs"), input="resident")
+    assert resident.runs[resident.places[0]] == ()
+    assert {skip.reason for skip in resident.skips} == {
+        "protocol 'epochs' times whole passes over a loader; toy has resident input here"
+    }
 
 
 def test_of_alternative_packages_any_one_will_do():

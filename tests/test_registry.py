@@ -39,3 +39,9 @@ def test_what_is_there_but_of_another_kind_is_called_so(tmp_path: Path):
         load_registry([tmp_path / "file.py"])
     with pytest.raises(UsageError, match=r"workload file .* is a folder"):
         load_registry([], [tmp_path])
+
+
+def test_a_workload_file_without_a_workload_is_told_what_is_missing(tmp_path: Path):
+    (tmp_path / "train.py").write_text("WORKLOADS = []\n")
+    with pytest.raises(UsageError, match=r"train\.py defines no WORKLOAD; give it one"):
+        load_registry([], [tmp_path / "train.py"])
