@@ -218,7 +218,7 @@ TIME = (
         better="lower",
         summary="median request, each waited for before the next",
         compute=latency(50),
-        needs='[measure] protocol = "requests"',
+        needs="trials of kind latency, which no experiment asks for yet",
     ),
     Metric(
         id="latency_p99",
@@ -226,7 +226,7 @@ TIME = (
         better="lower",
         summary="99th percentile of the requests; at least 100 of them",
         compute=latency(99),
-        needs='[measure] protocol = "requests"',
+        needs="trials of kind latency, which no experiment asks for yet",
     ),
     Metric(
         id="latency_jitter",
@@ -234,7 +234,7 @@ TIME = (
         better="lower",
         summary="standard deviation of the requests' times over their mean",
         compute=latency_jitter,
-        needs='[measure] protocol = "requests"',
+        needs="trials of kind latency, which no experiment asks for yet",
     ),
     Metric(
         id="startup_time",
