@@ -18,6 +18,7 @@ from harness.report.data import Arrays, ReportContext, ReportData
 from harness.report.figures import write_png
 from harness.report.format import doing
 from harness.report.panels import (
+    across,
     answer,
     calibration,
     cells,
@@ -49,6 +50,7 @@ PANELS: tuple[Callable[[ReportData], Panel | None], ...] = (
     plane.panel,
     tables.factors,
     cells.panel,
+    across.panel,
     tables.variance,
     calibration.panel,
     calibration.sessions,

@@ -14,7 +14,7 @@ from harness.judge.types import Word
 from harness.record import Fact, Outcome, TrialRecord
 from harness.report.format import SPACE
 from harness.report.page import report_data
-from harness.report.panels import answer, comparisons, counts, environment, matrix, ranks, threats, windows
+from harness.report.panels import across, answer, comparisons, counts, environment, matrix, ranks, threats, windows
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,21 @@ def test_verdicts_and_outcomes_are_counted(varied_data):
     assert rows["amp_bf16"][3].style == "absent"
 
 
+def test_load_that_a_raised_limit_let_pass_and_load_that_was_not_seen_are_told(single_case):
+    def told(**values):
+        trials = tuple(replace(each, **values) for each in single_case.trials)
+        return [
+            shown.text for shown in threats.panel(report_data(*replace(single_case, trials=trials).arguments())).content
+        ]
+
+    quiet = told()
+    assert not any("load" in text for text in quiet)
+    assert "Up to 0.5 cores of foreign load in trials that count: the limit was set to 0.1." in told(
+        foreign_cpu_share=0.5
+    )
+    assert "Foreign load could not be read: it is unknown." in told(foreign_cpu_share=None)
+
+
 def test_threats_stand_worst_first_and_unreadable_facts_are_one(varied_case):
     facts = (*varied_case.facts, Fact(path="gpu.driver", value=None, state="denied", kind="identity"))
     shown = threats.panel(report_data(*replace(varied_case, facts=facts).arguments())).content
@@ -151,6 +166,16 @@ def test_hardware_classes_are_told_apart(single_case):
     data = data_with(case, comparisons=comparisons_made)
     assert [place.hardware for place in data.places] == ["cpu h9999999", "NVIDIA H200 h2"]
     assert [len(row.trials) for row in data.rows] == [6, 6]
+    effects, *absolutes = across.panel(data).content
+    assert [each.title for each in effects.columns] == ["Treatment", "cpu h9999999", "NVIDIA H200 h2", "The effect"]
+    (cells,) = effects.groups[0].rows
+    assert cells[1] == cells[2]
+    assert cells[3].text == f"={SPACE}consistent"
+    assert [each.caption for each in absolutes] == [f"Absolute values on {place.hardware}" for place in data.places]
+
+
+def test_one_class_of_hardware_is_not_compared_with_itself(varied_data):
+    assert across.panel(varied_data) is None
 
 
 def test_csv_cells_that_a_spreadsheet_would_run_are_guarded(single_case, altered):
