@@ -361,13 +361,13 @@ def _version(text: str) -> tuple[int, ...]:
 # ------------------------------------------------------------------------------------------------ before the blocks
 
 
-def prepared_arms(plan: Plan, place: Place, registry: Registry, all_arms: bool = False) -> tuple[str, ...]:
+def prepared_arms(plan: Plan, place: Place, registry: Registry) -> tuple[str, ...]:
     """The arms that get a short trial first: the baseline, for the others' proofs, and what fills a compile cache."""
 
     def compiles(arm: str) -> bool:
         return any("compile" in registry.treatments[use.name].hooks for use in plan.arms[arm].uses)
 
-    return tuple(arm for arm in plan.runs[place] if all_arms or arm == plan.baseline or compiles(arm))
+    return tuple(arm for arm in plan.runs[place] if arm == plan.baseline or compiles(arm))
 
 
 def checked_arms(plan: Plan, place: Place, registry: Registry) -> tuple[str, ...]:

@@ -128,8 +128,8 @@ class Session:
         self._write_skips()
         places = [place for place in self.plan.places if self.plan.runs[place]]
         for place in places:
-            self._prepare(place)
-            self._check_numerics(place)
+            self._prepare(place, prepared_arms(self.plan, place, self.registry))
+            self._check_numerics(place, checked_arms(self.plan, place, self.registry))
         return self._ended(self._rounds(places))
 
     def check(self) -> Result:
@@ -139,9 +139,12 @@ class Session:
         self._make_data()
         self._write_skips()
         for place in self.plan.places:
-            if self.plan.runs[place]:
-                self._prepare(place, all_arms=True)
-                self._check_numerics(place)
+            checked = checked_arms(self.plan, place, self.registry)
+            self._prepare(place, self.plan.runs[place][:1])
+            self._check_numerics(place, checked[:1])
+            for arm in self.plan.runs[place]:
+                self._prepare(place, (arm,))
+                self._check_numerics(place, (arm,) if arm in checked else ())
         return self._ended("")
 
     def _ended(self, stopped_by: str) -> Result:
@@ -227,9 +230,9 @@ class Session:
         self._keep(self.store.write_trial(record, [], []), [])
         self.progress.note(f"{place.label}: {arm or 'baseline'} is skipped: {reason}")
 
-    def _prepare(self, place: Place, all_arms: bool = False) -> None:
-        """One short trial of the baseline, for the other arms' proofs, and of each arm that fills a compile cache."""
-        for arm in prepared_arms(self.plan, place, self.registry, all_arms):
+    def _prepare(self, place: Place, arms: Iterable[str]) -> None:
+        """One short untimed trial of each of the arms."""
+        for arm in arms:
             if arm in self.dropped.get(place, set()) or self._budget_is_spent(place, [arm]):
                 continue
             record = self._earlier_preparation(place, arm) or self._attempt(place, arm, Kind.PREPARE, None, None)
@@ -265,9 +268,8 @@ class Session:
                         self._write_row(place, arm, Outcome.NOT_APPLICABLE, reason)
                     break
 
-    def _check_numerics(self, place: Place) -> None:
-        """One numerics trial of the plain model and of each arm; an arm that computes something else is left out."""
-        arms = checked_arms(self.plan, place, self.registry)
+    def _check_numerics(self, place: Place, arms: Sequence[str]) -> None:
+        """One numerics trial of each of the arms; one that computes something else than the plain model is left out."""
         at = self._numerics_place(place) if arms else place
         if at not in self.trials.data:
             self._make_data_of(at)

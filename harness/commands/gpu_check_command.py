@@ -106,14 +106,27 @@ class DeviceRun:
 
         machine = describe_machine()
         store = open_store(self.results, writable=True)
-        ends = time.monotonic() + self.left * share
+        seconds, now = self.left * share, time.monotonic()
+        arms = sum(len(each.arms) for each in plan.experiments)
         resolved = {each.name: make_plan(each, self.registry, machine).experiment for each in plan.experiments}
         ids = {name: identity.spec_id(each) for name, each in resolved.items()}
         known = [gpu.uuid for gpu in machine.gpus] if self.device == "cuda" else ["cpu"]
         with hold_devices(known, 0):
             spawn = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(min(processes, len(plan.experiments)) or 1, mp_context=spawn) as pool:
-                jobs = [pool.submit(_try, each, self.results, plugins, ends, processes) for each in plan.experiments]
+                jobs = [
+                    # Each gets its part, so that no workload is left without its turn.
+                    pool.submit(
+                        _try,
+                        each,
+                        self.results,
+                        plugins,
+                        now + seconds,
+                        seconds * processes * len(each.arms) / arms,
+                        processes,
+                    )
+                    for each in plan.experiments
+                ]
                 for job in as_completed(jobs):
                     click.echo(job.result(), err=True)
         return results_of(plan, store.trials(), ids)
@@ -135,13 +148,13 @@ class DeviceRun:
         return lines + (watched_lines(store, spec_id) if self.device == "cuda" else [])
 
 
-def _try(experiment: Experiment, results: Path, plugins: Any, ends: float, processes: int) -> str:
+def _try(experiment: Experiment, results: Path, plugins: Any, ends: float, seconds: float, processes: int) -> str:
     """In a process of its own: try the arms of one experiment until the time is over. Returns a line of what it did."""
     from harness.launch import LocalExecutor
     from harness.session import Options
 
     plugged, machine = registry(*plugins), describe_machine()
-    left = ends - time.monotonic()
+    left = min(seconds, ends - time.monotonic())
     if left <= 0:
         return f"{experiment.name}: not run: budget"
     plan = make_plan(experiment, plugged, machine)
