@@ -340,7 +340,7 @@ def losses(trial: Trial, wrong: tuple[str, ...] = ()) -> dict[str, Any]:
     """What a numerics trial of this arm found: half the losses of the plain arm where it is wrong."""
     values = [[0.5 if set(trial.cell.arm.names) & set(wrong) else 1.0]] * 20
     found: dict[str, Any] = {"values": values, "dtypes": ["float32"], "shape": []}
-    return found if trial.cell.arm.uses else {**found, "reference": found}
+    return found if trial.cell.arm.uses else {**found, "reference": found, "echoes": []}
 
 
 def numerics_session(folder: Path, executor: FakeExecutor, **experiment: Any) -> Session:

@@ -1,7 +1,8 @@
 """Whether an arm computes what the plain model computes: the guard in front of every speed verdict.
 
 The reference is the same model in double precision. Two runs of the plain arm on one machine can be bit-identical, so
-the tolerance comes from the plain arm's own distance to the reference, scaled by the precision the arm works in.
+the tolerance comes from the distances to the reference of the plain arm and of its echoes, which start one rounding
+away, scaled by the precision the arm works in.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from harness.spec import Kind, Numerics
 
 TOLERANCE = 4.0
 """Errors up to so many times the plain arm's are rounding."""
-HEAD_START = 3
+HEAD_START = 2
 """Training is chaotic: rounding errors grow a hundredfold within steps, and an arm may come to that so many earlier."""
 ROUNDING = {
     "float64": 2.0**-53,
@@ -53,7 +54,7 @@ def check(promise: Numerics, own: Mapping[str, Any], plain: Mapping[str, Any], d
     """Compare what an arm computed with the plain arm and its reference.
 
     `own` and `plain` are what numerics trials store: `values` per step, the `dtypes` of products and convolutions, the
-    output's `shape`; the plain arm's holds the `reference`, alike.
+    output's `shape`; the plain arm's holds the `reference`, alike, and the values of its `echoes`.
     """
     values, reference = own["values"], plain["reference"]["values"]
     if not all(math.isfinite(value) for step in values for value in step):
@@ -114,10 +115,11 @@ def relative_errors(values: Sequence[Sequence[float]], reference: Sequence[Seque
 
 
 def tolerances(dtypes: Sequence[str], plain: Mapping[str, Any], reference: Sequence[Sequence[float]]) -> list[float]:
-    """Per step: the plain arm's largest error until then, at least its rounding, scaled by the arm's precision."""
+    """Per step: the largest error of plain runs until then, at least their rounding, scaled by the arm's precision."""
     ground = _coarsest(plain["dtypes"])
     scale = max(1.0, _coarsest(dtypes) / ground)
-    errors = relative_errors(plain["values"], reference)
+    runs = (plain["values"], *plain["echoes"])
+    errors = [max(each) for each in zip(*(relative_errors(run, reference) for run in runs), strict=True)]
     return [TOLERANCE * scale * max(ground, *errors[: step + 1 + HEAD_START]) for step in range(len(errors))]
 
 

@@ -23,25 +23,29 @@ INFER_STEPS = 4
 WARM_UP_STEPS = 2
 SETTLING_STEPS = 30
 """At most so many steps until a loss scaler skips no more."""
+ECHOES = 4
+"""Plain runs from parameters moved by one rounding: how far apart training takes them is how chaotic the model is."""
 VALUES_KEPT = 256
 """Of each output; evenly spaced."""
 
 
 def follow(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) -> dict[str, Any]:
-    """What the arm computes; for the plain arm also what the model computes in double precision.
+    """What the arm computes; for the plain arm also the model in double precision, and how it amplifies rounding.
 
     `values`: per step, the loss (train) or values of the output (infer). `dtypes`: those of the matrix products and
     convolutions. `shape`: of the output. `reference`: the same of the double precision run.
+    `echoes`: the values of runs whose parameters were moved by one rounding.
     """
     found = _run(trial, workload, treatments)
     if not treatments:
-        in_double = Arm((Use(DOUBLE.name),))
-        found["reference"] = _run(_with_arm(trial, in_double), workload, [DOUBLE])
+        found["reference"] = _run_with(DOUBLE, trial, workload)
+        found["echoes"] = [_run_with(_echo(number), trial, workload)["values"] for number in range(ECHOES)]
     return found
 
 
-def _with_arm(trial: Trial, arm: Arm) -> Trial:
-    return replace(trial, cell=replace(trial.cell, arm=arm))
+def _run_with(treatment: Treatment, trial: Trial, workload: Workload) -> dict[str, Any]:
+    arm = Arm((Use(treatment.name),))
+    return _run(replace(trial, cell=replace(trial.cell, arm=arm)), workload, [treatment])
 
 
 def _run(trial: Trial, workload: Workload, treatments: Sequence[Treatment]) -> dict[str, Any]:
@@ -134,3 +138,23 @@ DOUBLE = Treatment(
     hooks={"layout": _double_model, "feed": _double_batches},
     proof=Proof(after=lambda bench, snapshot, trace: {}),
 )
+
+
+# ------------------------------------------------------------------------------------------------ roundings
+
+
+def _echo(number: int) -> Treatment:
+    """The plain model, every parameter one rounding up or down, by a coin that `number` seeds."""
+
+    def move(model: Any, bench: Any) -> Any:
+        coin = torch.Generator().manual_seed(number)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.is_floating_point():
+                    sign = torch.randint(0, 2, parameter.shape, generator=coin).mul_(2).sub_(1).to(parameter)
+                    parameter.mul_(1 + sign * torch.finfo(parameter.dtype).eps)
+        return model
+
+    return replace(
+        DOUBLE, name="echo", summary="the plain model from parameters one rounding away", hooks={"layout": move}
+    )
