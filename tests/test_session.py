@@ -21,7 +21,12 @@ from harness.store import Store
 from tests.helpers import TOYS, FakeExecutor, SilentProgress, machine, registry, workload
 
 EXPERIMENT = Experiment(
-    name="toys", workloads=("toy",), arms=("alpha", "beta"), preset="tiny", analysis=Analysis(max_blocks=9)
+    name="toys",
+    workloads=("toy",),
+    arms=("alpha", "beta"),
+    preset="tiny",
+    numerics=False,
+    analysis=Analysis(max_blocks=9),
 )
 
 
@@ -344,8 +349,8 @@ def losses(trial: Trial, wrong: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def numerics_session(folder: Path, executor: FakeExecutor, **experiment: Any) -> Session:
-    asked = dataclasses.replace(EXPERIMENT, workloads=("torchy",), preset="small", **experiment)
-    return session(folder, executor, asked, known=WITH_TORCH)
+    settings = {"workloads": ("torchy",), "preset": "small", "numerics": True, **experiment}
+    return session(folder, executor, dataclasses.replace(EXPERIMENT, **settings), known=WITH_TORCH)
 
 
 def test_an_arm_that_computes_something_else_is_not_timed_and_gets_no_verdict(tmp_path: Path):
