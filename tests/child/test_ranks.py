@@ -90,7 +90,8 @@ def measured(written: str, folder: Path) -> tuple[TrialRecord, list[Window], Lau
     trial, change = make_trial(written, folder)
     launched = LocalExecutor().run(trial, change, 100)
     record, windows = collect(trial, launched, IDS, "c", 0)
-    assert record.outcome is Outcome.OK, f"{record.reason} {launched.stderr_tail}"
+    counted = {Outcome.OK, Outcome.NOT_STEADY}  # which of them is a matter of what else the machine does
+    assert record.outcome in counted, f"{record.reason} {launched.stderr_tail}"
     return record, windows, launched
 
 

@@ -84,11 +84,13 @@ def test_trials_that_hang_end_and_the_others_are_measured(results: Path):
     assert command.returncode == 1, err
     assert "slowdown(percent=60.0)" in out
     records = Store(results).trials()
-    assert {record.block_index for record in records if record.arm.startswith("slowdown")} == {0, 1, 2, 3}
+    blocks = {record.block_index for record in records if record.arm.startswith("slowdown")}
+    assert blocks >= {0, 1, 2, 3}, "a block that was disturbed or not steady is followed by another"
     hung = [record for record in records if record.outcome is Outcome.TIMED_OUT]
     assert {record.arm for record in hung} == {"misbehaves(how=daemon)", "misbehaves(how=stubborn)"}
     assert {record.reason for record in hung} == {"timed out in first step after 3 s, the limit of a whole trial"}
-    assert all(record.outcome is Outcome.OK for record in records if record not in hung)
+    noise = {Outcome.OK, Outcome.DISTURBED, Outcome.NOT_STEADY}
+    assert all(record.outcome in noise for record in records if record not in hung)
     assert trial_processes(results) == []
 
 
