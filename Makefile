@@ -8,7 +8,7 @@ PY := $(or $(PYTHON),.venv/bin/python)
 READY := $(if $(PYTHON),,.venv/.complete)
 
 # The variables reach the commands through the environment: parentheses in a treatment would break an unquoted shell word.
-export WORKLOAD TREATMENTS PRESET MODE BUDGET DATA DEVICE INPUT SEED RESULTS REPORTS ARTICLE OUT MAX_BLOCKS
+export WORKLOAD TREATMENTS PRESET MODE PROTOCOL BUDGET DATA DEVICE INPUT SEED RESULTS REPORTS ARTICLE OUT MAX_BLOCKS
 
 .PHONY: help setup bench matrix claims gpu-check report test test-all lint clean
 

@@ -6,13 +6,12 @@ nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal
 
 from harness.arms import format_arm, parse_arm, resolve
 from harness.config import Ledger
@@ -26,6 +25,9 @@ from harness.spec import Arm, Claim, Experiment, Measure, ParamsByTreatment, Usa
 
 FEATURE, DESIGN = "harness:", "design:"
 """What a claim is about, where it is no treatment."""
+
+PROTOCOLS: Mapping[str, Literal["epochs", "requests"]] = {"epochs": "epochs", "requests": "requests"}
+"""Those of a claim that are protocols of the windows; all others are of whole steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +167,6 @@ def _missing_part(claim: Claim, setting: Setting) -> str:
             f"the harness has no workload {claim.workload} yet",
         ),
         (any(metric in ("", *METRICS) for metric in metrics), f"the harness has no metric {metrics[0]} yet"),
-        (claim.kind == "timing" or _has_kind(), f"the harness has no {claim.kind} trials yet"),
-        (claim.protocol != "epochs" or _times_epochs(), "the harness does not time epochs yet"),
         (
             kind != "package" or setting.machine.package_version(needed) is not None,
             f"needs the package {needed}, which is not installed",
@@ -175,14 +175,6 @@ def _missing_part(claim: Claim, setting: Setting) -> str:
         (kind != "cuda" or setting.device == "cuda", "needs a CUDA device; this run is on a CPU"),
     ]
     return next((sentence for met, sentence in checks if not met), "")
-
-
-def _has_kind() -> bool:
-    return any(field.name == "kind" for field in dataclasses.fields(Experiment))
-
-
-def _times_epochs() -> bool:
-    return any(metric.startswith("epoch") for metric in METRICS)
 
 
 def _arm_text(names: Sequence[str], params: ParamsByTreatment) -> str:
@@ -206,11 +198,9 @@ def _experiment(claim: Claim, workload: str, arms: tuple[str, ...], baseline: st
     """The experiment of one article, workload and baseline that these arms belong to."""
     analogue = claim.scope == "cuda" and setting.device != "cuda"
     parts = ["claims", claim.article, workload, claim.mode]
-    parts += [claim.kind] if claim.kind != "timing" else []
-    parts += [claim.protocol] if claim.protocol == "epochs" else []
+    parts += [claim.protocol] if claim.protocol in PROTOCOLS else []
     parts += ["analogue"] if analogue else []
     parts += ["from", re.sub(r"[^\w.+-]+", "-", baseline).strip("-")] if baseline else []
-    kind: dict[str, Any] = {"kind": claim.kind} if claim.kind != "timing" else {}
     return Experiment(
         name="_".join(parts),
         question=f"Do the claims of article {claim.article} about {workload} hold here?",
@@ -222,8 +212,7 @@ def _experiment(claim: Claim, workload: str, arms: tuple[str, ...], baseline: st
         arms=arms,
         baseline=baseline,
         axes=claim.axes,
-        measure=Measure(protocol="epochs" if claim.protocol == "epochs" else "steps"),
-        **kind,
+        measure=Measure(protocol=PROTOCOLS.get(claim.protocol, "steps")),
     )
 
 
@@ -339,7 +328,6 @@ def _holds(stored: Experiment, wanted: Experiment, row: PlannedClaim) -> bool:
         and row.baseline == stored.baseline
         and dict(stored.axes) == dict(wanted.axes)
         and stored.measure.protocol == wanted.measure.protocol
-        and getattr(stored, "kind", None) == getattr(wanted, "kind", None)
         and all(getattr(stored, name) == getattr(wanted, name) for name in same)
     )
 

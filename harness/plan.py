@@ -155,9 +155,14 @@ def _resolved_experiment(
         ("preset", preset, PRESETS),
         ("mode", experiment.mode, ("train", "infer")),
         ("input", experiment.input, ("loader", "resident")),
+        ("protocol", experiment.measure.protocol, ("steps", "epochs", "requests")),
     ):
         if value not in allowed:
             raise UsageError(f"{what} '{value}' is unknown{nearest(value, allowed)} it is one of {', '.join(allowed)}")
+    if experiment.measure.protocol == "requests" and experiment.mode != "infer":
+        raise UsageError(
+            f"protocol 'requests' times one request at a time; mode '{experiment.mode}' answers none, use mode 'infer'"
+        )
     if not experiment.workloads:
         raise UsageError("no workload is named; give one with WORKLOAD=..., `harness list workloads` shows all")
     return replace(
@@ -173,11 +178,12 @@ def _resolved_experiment(
 def resolved_measure(measure: Measure, device: str) -> Measure:
     """The device's defaults in place of zeros."""
     on_cpu = device == "cpu"
+    requests = measure.protocol == "requests"  # 300, of which a steady process keeps the 100 that p99 needs
     return replace(
         measure,
-        windows=measure.windows or (15 if on_cpu else 30),
+        windows=measure.windows or (300 if requests else 15 if on_cpu else 30),
         warmup_steps=measure.warmup_steps or (2 if on_cpu else 10),
-        timed_seconds=measure.timed_seconds or (15.0 if on_cpu else 60.0),
+        timed_seconds=measure.timed_seconds or (15.0 if on_cpu and not requests else 60.0),
     )
 
 

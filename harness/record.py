@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -128,7 +129,7 @@ class TrialRecord:
     data_digest: str = column("hash of the data", "")
     arm: str = column("the arm in canonical form; empty for plain PyTorch", "")
     is_baseline: bool = column("whether the arm is the experiment's baseline", False)
-    kind: str = column("timing, numerics, profile, latency or prepare", "timing")
+    kind: str = column("timing, numerics, profile or prepare", "timing")
     rank_count: int = column("processes that ran the trial together", 1)
     device: str = column("cpu or the GPU's name", "cpu")
     seed: int = column("seed of the trial", 0)
@@ -227,6 +228,11 @@ class TrialRecord:
     def is_simulated(self) -> bool:
         """Whether no machine was measured: `harness simulate` made it up."""
         return '"simulated": true' in self.facts_json
+
+    @property
+    def protocol(self) -> str:
+        """What a window of the trial holds: steps, epochs or requests."""
+        return str(json.loads(self.measure_json).get("protocol", "steps"))
 
     @property
     def is_skip(self) -> bool:

@@ -347,8 +347,8 @@ class Session:
         here = [c for c in self.judge(own).comparisons if c.primary and self._is_place(c, place)]
         if self.plan.experiment.is_aa:
             return [] if all(c.final or c.blocks >= enough for c in here) else self._active(place)
-        final = {c.arm for c in here if c.final or c.blocks >= enough}
-        return [arm for arm in self._active(place) if arm not in final]
+        open_arms = {c.arm for c in here if not (c.final or c.blocks >= enough)}
+        return [arm for arm in self._active(place) if arm in open_arms]
 
     def _is_place(self, comparison: Any, place: Place) -> bool:
         return comparison.workload == place.workload and dict(comparison.axes) == dict(place.axes)

@@ -495,7 +495,6 @@ class Kind(enum.StrEnum):
     TIMING = "timing"
     NUMERICS = "numerics"
     PROFILE = "profile"
-    LATENCY = "latency"
     PREPARE = "prepare"
 
 
@@ -519,18 +518,20 @@ class Measure:
     """How a trial is measured; part of the cell, so a change makes another cell. 0 = the device's default."""
 
     windows: int = 0
-    """Windows wanted at least: 15 on a CPU, 30 on a GPU."""
+    """Windows wanted at least: 15 on a CPU, 30 on a GPU; 300 where each is one request."""
     window_ms: float = 100.0
     """A window holds as many steps as this takes (and at least 5 on a GPU)."""
     warmup_steps: int = 0
     """Steps before the first window: 2 on a CPU, 10 on a GPU; compiled and captured arms add their own."""
     timed_seconds: float = 0.0
     """Where steps are so slow that the windows would take longer than this, fewer are taken (never under 5):
-    15 on a CPU, 60 on a GPU."""
+    15 on a CPU, 60 on a GPU and where each is one request."""
     extensions: int = 3
     """How often an unsteady process may go on for as many windows again."""
     compile_cache: Literal["warm", "cold"] = "warm"
-    protocol: Literal["steps", "epochs"] = "steps"
+    protocol: Literal["steps", "epochs", "requests"] = "steps"
+    """What a window holds: as many steps as fill it, one whole pass over the data, or one request, the device waited
+    for before and after."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -663,7 +664,6 @@ class Claim:
     workload: str = "any"
     also_workload: str = ""
     mode: str = "train"
-    kind: str = "timing"
     protocol: str = "steps"
     axes: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     treatments: tuple[str, ...] = ()

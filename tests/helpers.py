@@ -146,7 +146,7 @@ class FakeExecutor:
             Window(
                 trial_id=trial.trial_id, window_index=i, step_count=1, host_ns=int(level * (1 + rng.gauss(0, 0.003)))
             )
-            for i in range(15)
+            for i in range(trial.cell.measure.windows)
         )
 
 

@@ -47,6 +47,14 @@ def test_whole_passes_need_a_loader():
     }
 
 
+def test_requests_are_of_inference_and_enough_for_their_percentiles():
+    made = plan(measure=Measure(protocol="requests"), mode="infer")
+    assert (made.experiment.measure.windows, made.experiment.measure.timed_seconds) == (300, 60.0)
+    assert plan(measure=Measure(protocol="requests", windows=120), mode="infer").experiment.measure.windows == 120
+    with pytest.raises(UsageError, match="mode 'train' answers none, use mode 'infer'"):
+        plan(measure=Measure(protocol="requests"))
+
+
 def test_of_alternative_packages_any_one_will_do():
     either = treatment("either", requires=Requires(packages=(("first", "second"), "third")))
     toys = registry([either], [workload("toy")])

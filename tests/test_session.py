@@ -16,7 +16,7 @@ from harness.plan import make_plan
 from harness.record import RETRIES, Fact, Outcome
 from harness.registry import Registry
 from harness.session import Options, Result, Session, session_ids
-from harness.spec import Analysis, Experiment, Kind, Trial
+from harness.spec import Analysis, Experiment, Kind, Measure, Trial
 from harness.store import Store
 from tests.helpers import TOYS, FakeExecutor, SilentProgress, machine, registry, workload
 
@@ -65,6 +65,31 @@ def test_a_large_effect_is_found_and_its_arm_stops_being_measured(tmp_path: Path
     blocks = Counter(trial.cell.arm.names for trial in timed(executor))
     assert blocks[("alpha",)] < blocks[("beta",)] <= 11  # 9, and two that may replace blocks found unsteady
     assert blocks[("alpha",)] >= 4
+
+
+def test_requests_are_judged_by_their_median_and_their_tail(tmp_path: Path):
+    """Two verdicts an arm, both of the family; an arm stops when both are final."""
+    requests = dataclasses.replace(EXPERIMENT, mode="infer", measure=Measure(protocol="requests"))
+    result = session(tmp_path, FakeExecutor(effects={"alpha": 0.5, "beta": 2.0}, noise=0.01), requests).run()
+    found = {(c.arm, c.metric): (c.verdict, c.final) for c in result.judgement.comparisons if c.primary}
+    assert found == {
+        (arm, metric): (word, True)
+        for arm, word in (("alpha", Word.FASTER), ("beta", Word.SLOWER))
+        for metric in ("latency_p50", "latency_p99")
+    }
+    exploratory = [(c.arm, c.metric) for c in result.judgement.comparisons if not c.primary]
+    assert len(set(exploratory)) == len(exploratory), "each once"
+    assert ("alpha", "step_time") in exploratory
+    assert ("alpha", "latency_jitter") in exploratory
+
+
+def test_too_few_requests_have_no_tail_and_the_verdict_says_so(tmp_path: Path):
+    few = dataclasses.replace(EXPERIMENT, mode="infer", measure=Measure(protocol="requests", windows=20))
+    result = session(tmp_path, FakeExecutor(effects={"alpha": 0.5, "beta": 2.0}, noise=0.01), few).run()
+    found = {(c.arm, c.metric): c for c in result.judgement.comparisons if c.primary}
+    assert found["alpha", "latency_p50"].verdict is Word.FASTER
+    assert found["alpha", "latency_p99"].verdict is Word.NOT_RUN
+    assert "at least 100 of them" in found["alpha", "latency_p99"].reason
 
 
 def test_the_baseline_and_what_compiles_are_prepared_before_the_blocks(tmp_path: Path):

@@ -167,8 +167,8 @@ class Unit:
 
 
 def _steps_in_window(trial: Trial, rig: Rig) -> Unit:
-    """As many steps as fill a window; for latency one request, the device waited for before and after."""
-    count = 1 if trial.cell.kind is Kind.LATENCY else _steps_per_window(trial, rig)
+    """As many steps as fill a window, or one request, the device waited for before and after."""
+    count = 1 if trial.cell.measure.protocol == "requests" else _steps_per_window(trial, rig)
     return Unit(rig.step, count, count)
 
 

@@ -39,9 +39,10 @@ def bench_experiment(workloads: tuple[str, ...], given: dict[str, Any], subject:
 
 
 def told_apart(experiment: Experiment, subject: str) -> str:
-    """A name that differs where preset or mode do, so that it is enough to name a report or to judge one again."""
+    """A name that differs where preset, mode or protocol do: it is enough to name a report or to judge one again."""
     preset = experiment.preset or default_preset(experiment.device)
-    return "_".join([experiment.name, subject, preset, *([experiment.mode] if experiment.mode != "train" else [])])
+    parts = [part for part in (experiment.mode, experiment.measure.protocol) if part not in ("train", "steps")]
+    return "_".join([experiment.name, subject, preset, *parts])
 
 
 @click.command("bench")

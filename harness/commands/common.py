@@ -69,6 +69,7 @@ experiment_options = options(
     _option("mode", "MODE", "train or infer"),
     _option("input", "INPUT", "loader or resident"),
     _option("device", "DEVICE", "auto, cpu or cuda"),
+    _option("protocol", "PROTOCOL", "what is timed: steps, epochs, or requests, each waited for before the next"),
     _option("data", "DATA", "your own data: an image folder, or text with its tokenizer"),
     _option("seed", "SEED", "seed of order, data and weights", type=int),
     _option("budget", "BUDGET", "wall-clock time, e.g. 10m"),
@@ -106,6 +107,8 @@ def changed(experiment: Experiment, given: Mapping[str, Any]) -> Experiment:
         )
         if key in wishes
     }  # fmt: skip
+    if "protocol" in wishes:
+        wishes |= {"measure": dataclasses.replace(experiment.measure, protocol=wishes.pop("protocol"))}
     wanted = dataclasses.replace(experiment, **wishes, analysis=dataclasses.replace(experiment.analysis, **analysis))
     check_ranges(wanted)
     return wanted

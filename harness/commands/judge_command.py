@@ -103,7 +103,7 @@ def print_judgement(judgement: Judgement) -> None:
     if judgement.experiment.is_aa and judgement.calibrations:
         print_table(title, CALIBRATION_COLUMNS, [_calibration_row(each) for each in judgement.calibrations])
     else:
-        columns = ("workload", "arm", "before", "after", "speedup", "blocks", "verdict", "why")
+        columns = ("workload", "arm", "metric", "before", "after", "speedup", "blocks", "verdict", "why")
         print_table(title, columns, [_verdict_row(each) for each in judgement.comparisons if each.primary])
     for threat in judgement.threats:
         click.echo(f"{threat.severity}: {threat.text}")
@@ -116,8 +116,9 @@ def _verdict_row(comparison: Comparison) -> tuple[str, ...]:
     return (
         comparison.workload + "".join(f" {key}={value}" for key, value in comparison.axes.items()),
         comparison.arm or "(plain)",
-        _time(comparison.before),
-        _time(comparison.after),
+        comparison.metric,
+        _value(comparison.before, comparison.unit),
+        _value(comparison.after, comparison.unit),
         _ratio(comparison),
         str(comparison.blocks),
         str(comparison.verdict).upper(),
@@ -146,13 +147,13 @@ def _calibration_row(each: Calibration) -> tuple[str, ...]:
     )
 
 
-def _time(nanoseconds: float | None) -> str:
-    if nanoseconds is None:
+def _value(value: float | None, unit: str) -> str:
+    if value is None:
         return "-"
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.3g} {unit}"
-    return f"{nanoseconds:.3g} ns"
+    for larger, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)) if unit == "ns" else ():
+        if value >= size:
+            return f"{value / size:.3g} {larger}"
+    return f"{value:.3g} {unit}"
 
 
 def _ratio(comparison: Comparison) -> str:

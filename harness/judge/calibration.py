@@ -79,6 +79,7 @@ def _of_place(
         preset=experiment.preset,
         mode=experiment.mode,
         input=experiment.input,
+        protocol=experiment.measure.protocol,
         axes=dict(place.axes),
         measured_at=last.started_at,
         blocks=len(blocks),
@@ -206,11 +207,12 @@ def cited(
 
 def _fits(calibration: Calibration, record: TrialRecord) -> bool:
     own = (calibration.machine_id, calibration.hardware_id, calibration.workload)
-    place = (calibration.preset, calibration.mode, calibration.input)
+    place = (calibration.preset, calibration.mode, calibration.input, calibration.protocol)
     return own == (record.machine_id, record.hardware_id, record.workload) and place == (
         record.preset,
         record.mode,
         record.input,
+        record.protocol,
     )
 
 

@@ -19,7 +19,7 @@ from harness.judge.threats import control_threats, record_threats
 from harness.judge.types import Calibration, Comparison, Judgement, Threat, Word
 from harness.judge.variance import as_rows
 from harness.judge.verdict import log_rope
-from harness.metrics import WindowTable
+from harness.metrics import WindowTable, primary_metrics
 from harness.record import Outcome, TrialRecord
 from harness.spec import Experiment
 
@@ -46,6 +46,7 @@ def judge(
     own = [record for record in trials if record.spec_id == spec_id]
     found = contrasts(experiment, own, windows)
     primary = primary_family(experiment, found, last_look)
+    leading = [each for each in found if each.metric == primary_metrics(experiment)[0]]
     sessions = tuple(dict.fromkeys(record.session_id for record in own if record.block_index is not None))
     threats = record_threats(own, found, sessions)
     judgement = Judgement(
@@ -56,7 +57,7 @@ def judge(
         history=history(own, superseded),
         outcome_counts=dict(sorted(Counter(record.outcome.value for record in own).items())),
         dropped_blocks=sum({contrast.place: contrast.dropped for contrast in found}.values()),
-        variance=tuple(as_rows(found)),
+        variance=tuple(as_rows(leading)),
     )
     if experiment.is_aa:
         primary = _measured_to_the_end(experiment, primary)
@@ -67,10 +68,10 @@ def judge(
         primary = _stop_together(found, primary)
     controls = _negative_controls(experiment, found, primary)
     primary = [_controlled(contrast, each, controls) for contrast, each in zip(found, primary, strict=True)]
-    primary, planted = _with_positive_controls(found, primary)
+    primary, planted = _with_positive_controls(experiment, found, primary)
     primary = _with_numerics(experiment, own, primary)
     secondary = secondary_metrics(experiment, found, primary)
-    factors, factor_threats = factor_rows(experiment, found)
+    factors, factor_threats = factor_rows(experiment, leading)
     chosen, citations = ((), []) if stored is None else cited(own, stored)
     return replace(
         judgement,
@@ -128,12 +129,16 @@ def _controlled(contrast: Contrast, comparison: Comparison, controls: Mapping[Pl
 
 
 def _with_positive_controls(
-    found: Sequence[Contrast], primary: Sequence[Comparison]
+    experiment: Experiment, found: Sequence[Contrast], primary: Sequence[Comparison]
 ) -> tuple[list[Comparison], list[Threat]]:
-    """The comparisons, each with a note on what was planted in it, and the same where all that is read first stands."""
+    """The comparisons, each with a note on what was planted in it, and the same where all that is read first stands.
+
+    What is planted is a share of the typical step: a rare slow request is lengthened by less than that.
+    """
     noted, threats = [], []
+    leading, *_ = primary_metrics(experiment)
     for contrast, each in zip(found, primary, strict=True):
-        control = positive_control(contrast.pairs, each)
+        control = positive_control(contrast.pairs, each) if contrast.metric == leading else None
         noted.append(replace(each, notes=(*each.notes, control.words)) if control else each)
         if control:
             text = f"{contrast.place}: {contrast.arm}: {control.words}"

@@ -7,13 +7,13 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from harness.judge.equal_work import undeclared_differences
 from harness.judge.processes import Process, common_start, processes
 from harness.judge.types import Word
-from harness.metrics import WindowTable
+from harness.metrics import PRIMARY, WindowTable, primary_metrics
 from harness.record import RETRIES, Outcome, TrialRecord
 from harness.spec import Experiment, Kind, Scalar
 
@@ -89,7 +89,7 @@ class Obstacle:
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """One arm against the baseline at one place: its complete blocks, or what stands in the way."""
+    """One arm against the baseline at one place in one metric: its complete blocks, or what stands in the way."""
 
     place: Place
     arm: str
@@ -98,6 +98,7 @@ class Contrast:
     dropped: int = 0
     obstacle: Obstacle | None = None
     notes: tuple[str, ...] = ()
+    metric: str = PRIMARY
 
 
 @dataclass(eq=False)
@@ -208,7 +209,8 @@ def contrasts(
             by_arm.setdefault((record.arm, record.is_baseline), []).append(record)
         for asked in _questions(experiment):
             own = by_arm.get((experiment.baseline, True) if experiment.is_aa else (asked.arm, False), ())
-            found.append(_contrast(place, asked, own, by_arm.get((experiment.baseline, True), ()), blocks, ready))
+            contrast = _contrast(place, asked, own, by_arm.get((experiment.baseline, True), ()), blocks, ready)
+            found += [replace(contrast, metric=metric) for metric in primary_metrics(experiment)]
     return found
 
 

@@ -1,4 +1,4 @@
-"""The declared primary family: step time of every arm at every place, with sequential verdicts."""
+"""The declared primary family: every arm at every place in each primary metric, with sequential verdicts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from harness.judge.stopping import (
 )
 from harness.judge.types import Comparison, Word
 from harness.judge.verdict import ABOVE, BELOW, EQUIVALENT, UNDECIDED, decide, log_rope, word_for
-from harness.metrics import METRICS, PRIMARY
+from harness.metrics import METRICS
 from harness.spec import Analysis, Experiment
 
 
@@ -90,7 +90,7 @@ def _one_family(experiment: Experiment, family: Sequence[Contrast], last_look: b
     weights = schedule(analysis.min_blocks, analysis.max_blocks)
     measured: dict[int, Measured] = {}
     for contrast in family:
-        series = series_of(contrast, METRICS[PRIMARY])
+        series = series_of(contrast, METRICS[contrast.metric])
         if contrast.obstacle is None and series is not None and series.blocks >= 2:
             look, going_on = (
                 look_at(series.blocks, weights, last, _earlier_ends(contrast)) for last in (last_look, False)
@@ -156,9 +156,9 @@ def _verdict(
 
 def _notes(series: Series, of: Estimate, level: float) -> list[str]:
     """What a reader should know beside the verdict."""
-    mean = series_of(series.contrast, METRICS["step_time_mean"])
+    mean = series_of(series.contrast, METRICS["step_time_mean"]) if series.metric.per_step else None
     notes = [
-        several_batches(batch_ratio(series.contrast.pairs[0])),
+        several_batches(batch_ratio(series.contrast.pairs[0])) if series.metric.per_step else None,
         tail_effect(of, estimate(mean.differences, mean.order)) if mean is not None and series.blocks >= 4 else None,
         rank_disagreement(series.differences, of, level),
         order_effect(of),
@@ -196,9 +196,12 @@ def _open_words(comparison: Comparison, look: Look, needed: int | None, fewest: 
 
 def _without_numbers(experiment: Experiment, contrast: Contrast, fewest: int, last_look: bool) -> Comparison:
     """An arm that was not measured, or whose numbers are withheld, or that has one block only."""
-    empty = empty_comparison(experiment, contrast, METRICS[PRIMARY])
+    empty = empty_comparison(experiment, contrast, METRICS[contrast.metric])
     if contrast.obstacle is not None:
         stop = contrast.obstacle
         return replace(empty, verdict=stop.word, reason=stop.reason, final=stop.final or last_look)
+    if series_of(contrast, METRICS[contrast.metric]) is None:
+        reason = f"its trials do not all have a {contrast.metric} ({METRICS[contrast.metric].summary})"
+        return replace(empty, verdict=Word.NOT_RUN, reason=reason, final=True)
     reason = f"{len(contrast.pairs)} complete block; no verdict with fewer than {fewest}"
     return replace(empty, verdict=Word.INCONCLUSIVE, reason=reason, final=last_look)

@@ -15,20 +15,24 @@ from harness.judge.series import RAW_ALPHA, Series, numbers, series_of
 from harness.judge.stopping import FEWEST_BLOCKS
 from harness.judge.types import Comparison, Word
 from harness.judge.verdict import ABOVE, BELOW, UNDECIDED, decide, log_rope, word_for
-from harness.metrics import METRICS, PRIMARY
+from harness.metrics import METRICS, primary_metrics
 from harness.spec import Experiment
 
 
 def secondary_metrics(
     experiment: Experiment, found: Sequence[Contrast], primary: Sequence[Comparison]
 ) -> list[list[Comparison]]:
-    """For each contrast the comparisons in the other metrics it has values of; none where its numbers are withheld."""
+    """For each contrast in the leading metric the comparisons in the exploratory ones that it has values of.
+
+    None where its numbers are withheld.
+    """
+    leading, *_ = declared = primary_metrics(experiment)
     rows: list[tuple[int, Series, Estimate | None]] = []
     for index, (contrast, comparison) in enumerate(zip(found, primary, strict=True)):
-        if contrast.obstacle is not None or comparison.verdict is Word.INVALID:
+        if contrast.obstacle is not None or comparison.verdict is Word.INVALID or contrast.metric != leading:
             continue
         for metric in METRICS.values():
-            series = series_of(contrast, metric) if metric.id != PRIMARY else None
+            series = series_of(contrast, metric) if metric.id not in declared else None
             if series is not None:
                 testable = series.positive and series.blocks >= 2 and metric.better != "none"
                 rows.append((index, series, estimate(series.differences, series.order) if testable else None))

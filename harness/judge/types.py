@@ -106,6 +106,7 @@ class Calibration:
     preset: str
     mode: str
     input: str
+    protocol: str
     axes: Mapping[str, Scalar]
     measured_at: str
     """Start of its last trial, UTC, ISO 8601."""

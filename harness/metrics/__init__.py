@@ -17,8 +17,19 @@ from harness.metrics.summaries import SUMMARIES
 from harness.metrics.time import TIME
 from harness.metrics.types import Better, Metric, Summary, WindowTable
 from harness.record import Measurement, TrialRecord
+from harness.spec import Experiment
 
-__all__ = ["METRICS", "PRIMARY", "SUMMARIES", "Better", "Metric", "Summary", "WindowTable", "measure"]
+__all__ = [
+    "METRICS",
+    "PRIMARY",
+    "SUMMARIES",
+    "Better",
+    "Metric",
+    "Summary",
+    "WindowTable",
+    "measure",
+    "primary_metrics",
+]
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {metric.id: metric for metric in (*TIME, *MEMORY, *DEVICE, *COMPUTE, *COMMUNICATION)}
@@ -26,7 +37,12 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 """All metrics of a trial by id, in the order in which they are listed; `SUMMARIES` are those of more than one."""
 
 PRIMARY = "step_time"
-"""The metric of the declared primary family; all others are exploratory."""
+"""What the primary family is about where the experiment asks for nothing else; controls and the noise floor always."""
+
+
+def primary_metrics(experiment: Experiment) -> tuple[str, ...]:
+    """The metrics of the declared primary family, the leading one first; all others are exploratory."""
+    return ("latency_p50", "latency_p99") if experiment.measure.protocol == "requests" else (PRIMARY,)
 
 
 def measure(metric: str, record: TrialRecord, kept: WindowTable) -> Measurement | None:

@@ -80,7 +80,7 @@ def latency_jitter(record: TrialRecord, kept: WindowTable) -> float | None:
 
 def _requests(record: TrialRecord, kept: WindowTable) -> Any:
     """The time of every request; None where steps were not timed one by one."""
-    return kept["host_ns"] if record.kind == "latency" and len(kept.get("host_ns", ())) else None
+    return kept["host_ns"] if len(kept.get("host_ns", ())) and record.protocol == "requests" else None
 
 
 def time_to_100_steps(record: TrialRecord, kept: WindowTable) -> float | None:
@@ -218,7 +218,7 @@ TIME = (
         better="lower",
         summary="median request, each waited for before the next",
         compute=latency(50),
-        needs="trials of kind latency, which no experiment asks for yet",
+        needs='[measure] protocol = "requests"',
     ),
     Metric(
         id="latency_p99",
@@ -226,7 +226,7 @@ TIME = (
         better="lower",
         summary="99th percentile of the requests; at least 100 of them",
         compute=latency(99),
-        needs="trials of kind latency, which no experiment asks for yet",
+        needs='[measure] protocol = "requests"',
     ),
     Metric(
         id="latency_jitter",
@@ -234,7 +234,7 @@ TIME = (
         better="lower",
         summary="standard deviation of the requests' times over their mean",
         compute=latency_jitter,
-        needs="trials of kind latency, which no experiment asks for yet",
+        needs='[measure] protocol = "requests"',
     ),
     Metric(
         id="startup_time",

@@ -12,8 +12,9 @@ from typing import Any
 import numpy.typing as npt
 
 from harness.judge.types import Comparison, Judgement
+from harness.metrics import primary_metrics
 from harness.record import Fact, Outcome, TrialRecord
-from harness.report.format import arm_name, doing
+from harness.report.format import arm_name, doing, words
 from harness.report.privacy import Filter
 from harness.spec import Kind, Scalar
 
@@ -86,6 +87,8 @@ class Row:
     trials: tuple[TrialRecord, ...]
     """The treated arm's timing trials, in the order of blocks."""
     baseline_trials: tuple[TrialRecord, ...]
+    one_of_several: bool = False
+    """Whether the same arm is compared at the same place in another primary metric as well."""
     detailed: bool = False
     """Whether it has figures and tables of its own."""
 
@@ -96,6 +99,11 @@ class Row:
     @property
     def arm(self) -> str:
         return arm_name(self.comparison.arm)
+
+    @property
+    def label(self) -> str:
+        """The arm, with the metric where that is needed to tell two rows apart."""
+        return f"{self.arm} ({words(self.comparison.metric)})" if self.one_of_several else self.arm
 
     @property
     def baseline(self) -> str:
@@ -229,6 +237,7 @@ class ReportData:
             others=others,
             trials=self._trials_by_cell.get((place, comparison.arm), ()),
             baseline_trials=self._trials_by_cell.get((place, comparison.baseline), ()),
+            one_of_several=len(primary_metrics(self.judgement.experiment)) > 1,
         )
 
 

@@ -129,7 +129,7 @@ def test_an_epoch_of_training_counts_tokens_without_padding(tmp_path: Path) -> N
 
 
 def test_latency_is_a_request_at_a_time(tmp_path: Path) -> None:
-    record = timed("gpt2_small", "", tmp_path, "infer", Kind.LATENCY, windows=20, window_ms=10_000.0)
+    record = timed("gpt2_small", "", tmp_path, "infer", protocol="requests", windows=20, window_ms=10_000.0)
     assert {window.step_count for window in record.windows} == {1}
     assert len(record.windows) >= 20
 

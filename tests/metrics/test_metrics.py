@@ -85,7 +85,7 @@ def test_by_hand(metric: str, value: float) -> None:
 
 def test_latency_is_of_single_requests_only() -> None:
     requests = {"step_count": np.ones(10_001), "host_ns": np.arange(10_001.0)}
-    timed, waited_for = TrialRecord(), TrialRecord(kind="latency")
+    timed, waited_for = TrialRecord(), TrialRecord(measure_json='{"protocol": "requests"}')
     found = {name: measure(name, waited_for, requests) for name in METRICS if name.startswith("latency")}
     assert {name: value and value.value for name, value in found.items()} == {
         "latency_p50": 5_000.0,
@@ -96,7 +96,10 @@ def test_latency_is_of_single_requests_only() -> None:
 
 
 def test_a_percentile_of_few_requests_is_unknown() -> None:
-    record, few = TrialRecord(kind="latency"), {"step_count": np.ones(99), "host_ns": np.arange(99.0)}
+    record, few = (
+        TrialRecord(measure_json='{"protocol": "requests"}'),
+        {"step_count": np.ones(99), "host_ns": np.arange(99.0)},
+    )
     assert measure("latency_p99", record, few) is None
     assert measure("latency_p50", record, few) is not None
 

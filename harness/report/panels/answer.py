@@ -144,7 +144,10 @@ def _with_baseline(comparison: Comparison) -> str:
 
 
 def _quality(comparison: Comparison) -> str:
-    return "speed" if comparison.metric.startswith("step_time") else words(comparison.metric)
+    """What a speedup is of: of times it is before / after, and so a speed."""
+    if comparison.metric.startswith("step_time"):
+        return "speed"
+    return f"speed ({words(comparison.metric)})" if comparison.unit == "ns" else words(comparison.metric)
 
 
 def _number(comparison: Comparison) -> str:
@@ -181,7 +184,7 @@ def _finding(row: Row, name_place: bool) -> Finding:
     shown = look(comparison)
     numbers = f"{_number(comparison)}{SPACE}×" if comparison.speedup is not None else ""
     bounds = f"({interval(comparison.ci_low, comparison.ci_high)})" if comparison.ci_low is not None else ""
-    name = f"{row.place.short}: {row.arm}" if name_place else row.arm
+    name = f"{row.place.short}: {row.label}" if name_place else row.label
     return Finding(GLYPHS[comparison.verdict], shown.tone, name, numbers, f"{comparison.verdict} {bounds}".strip())
 
 

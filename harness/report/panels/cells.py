@@ -112,7 +112,7 @@ def _detail(data: ReportData, row: Row, opened: bool) -> Detail:
     optional = (_memory(row), ranks.view(row), _clocks(data, row), _others(row), _evidence(data, row))
     return Detail(
         anchor=row.anchor,
-        title=row.arm,
+        title=row.label,
         place=row.place.title,
         glyph=GLYPHS[comparison.verdict],
         tone=look(comparison).tone,

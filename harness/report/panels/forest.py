@@ -112,7 +112,7 @@ def _draw_row(axes: Axes, row: Row, top: float, ends: tuple[float, float], layou
     colour = COLOURS[tone]
     y = top + layout.row_height * (0.68 if layout.label_above else 0.5)
     label_y = top + 14 if layout.label_above else y
-    _write(axes, 2 - layout.axis_left, label_y, shortened(row.arm, layout.label_length), INK)
+    _write(axes, 2 - layout.axis_left, label_y, shortened(row.label, layout.label_length), INK)
     low, high = comparison.ci_low or comparison.speedup, comparison.ci_high or comparison.speedup
     axes.plot([max(low, ends[0]), min(high, ends[1])], [y, y], color=colour, linewidth=2, solid_capstyle="butt")
     for end, beyond, arrow in ((ends[0], low < ends[0], "<"), (ends[1], high > ends[1], ">")):
@@ -162,7 +162,9 @@ def _numbers(rows: tuple[Row, ...]) -> Table:
         numbers = (speedup(each.speedup, each.ci_low, each.ci_high), interval(each.ci_low, each.ci_high))
         unadjusted = interval(each.raw_ci_low, each.raw_ci_high)
         p_value = "–" if each.adjusted_p is None else f"{each.adjusted_p:.2g}"
-        body.append((row.arm, row.place.short, *numbers, level(each.ci_level), unadjusted, p_value, str(each.verdict)))
+        body.append(
+            (row.label, row.place.short, *numbers, level(each.ci_level), unadjusted, p_value, str(each.verdict))
+        )
     return table(
         "Speedups with the interval that decided, and the unadjusted 95 % interval",
         "treatment | place | # speedup | # interval | # level | # unadjusted 95 % | # adjusted p | verdict",

@@ -6,7 +6,7 @@ import math
 
 from harness.judge.types import Comparison, Word
 from harness.report.data import Place, ReportData
-from harness.report.format import GLYPHS, SPACE, arm_name, look, speedup, verdict_text
+from harness.report.format import GLYPHS, SPACE, arm_name, look, speedup, verdict_text, words
 from harness.report.view import Cell, Column, Group, Panel, Table
 
 STRENGTHS = (1.02, 1.10, 1.35)
@@ -34,9 +34,9 @@ def _table(data: ReportData) -> Table:
         for arm in arms
     )
     caption = (
-        "Speedup of each treatment (rows) on each workload (columns). Blue is better, orange is worse, the shade grows "
-        "with the effect; no shade is equivalent or undecided. The mean is geometric, over the valid cells that gave a "
-        "number in both arms; below it, how many of all."
+        f"Speedup ({words(metric)}) of each treatment (rows) on each workload (columns). Blue is better, orange is "
+        "worse, the shade grows with the effect; no shade is equivalent or undecided. The mean is geometric, over the "
+        "valid cells that gave a number in both arms; below it, how many of all."
     )
     return Table(caption, (*columns, Column("Geometric mean")), (Group(rows),), "matrix")
 

@@ -86,9 +86,9 @@ def panel(data: ReportData) -> Panel | None:
 
 
 def plotted(data: ReportData) -> tuple[Point, ...]:
-    """The comparisons that have both numbers."""
+    """The comparisons in the leading metric that have both numbers."""
     points = []
-    for row in data.rows:
+    for row in (each for each in data.rows if each.comparison.metric == data.metrics[0]):
         memory, ratio = row.memory, row.comparison.speedup
         if memory is not None and memory.before and memory.after and ratio:
             points.append(Point(row, ratio, memory.after / memory.before))
