@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from harness.commands.cli import main
+from harness.metrics import measure
 from harness.store import Store
 from tests.helpers import OWN_LOCKS
 
@@ -67,6 +68,45 @@ def test_the_main_job_without_torch(capsys: pytest.CaptureFixture[str], results:
     assert slow["ci_low"] < slow["speedup"] < slow["ci_high"]
     assert 0.4 < slow["speedup"] < 0.75  # 1 / 1.6, on a machine that other tests keep busy
     assert (rows["does_nothing"]["verdict"], rows["does_nothing"]["before"]) == ("not run", None)
+
+
+def test_latency_from_an_experiment_file_to_the_report(capsys: pytest.CaptureFixture[str], results: Path):
+    file = results.parent / "requests.toml"
+    file.write_text(
+        "workloads = ['ticking']\npreset = 'tiny'\ndevice = 'cpu'\ninput = 'resident'\nmode = 'infer'\n"
+        "arms = ['slowdown(percent=60)']\n"
+        "[measure]\nprotocol = 'requests'\nwindows = 250\nextensions = 0\n"
+        "[analysis]\nmin_blocks = 2\nmax_blocks = 2\nmax_steal_share = 1.0\nmax_foreign_cpu_share = 64\n"
+    )
+    folders = (str(results), "--reports", str(results.parent / "reports"), "--plugins", str(PLUGINS))
+    code, out, err = run(capsys, "run", str(file), *folders)
+    assert code == 0, err
+    page = Path(out.split("report: ")[1].splitlines()[0]).read_text(encoding="utf-8")
+    for metric in ("latency_p50", "latency_p99"):
+        assert metric in out, err
+        assert f"slowdown(percent=60.0) ({metric.replace('_', ' ')})" in page
+    timed = [record for record in Store(results).trials() if record.steps_rows]
+    windows = Store(results).windows([record.trial_id for record in timed])
+    assert {count for table in windows.values() for count in table["step_count"]} == {1}
+    median: dict[str, float] = {}
+    for record in timed:
+        requests = windows[record.trial_id]
+        p50, p99 = (measure(f"latency_{each}", record, requests) for each in ("p50", "p99"))
+        assert p50 is not None
+        assert p99 is not None
+        assert 2e6 <= p50.value <= p99.value
+        median[record.arm] = min(p50.value, median.get(record.arm, p50.value))
+    assert median["slowdown(percent=60.0)"] > 1.3 * median[""]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "said"), [("requests", "use mode 'infer'"), ("request", "did you mean 'requests'")]
+)
+def test_requests_that_cannot_be_are_refused(
+    capsys: pytest.CaptureFixture[str], results: Path, protocol: str, said: str
+):
+    code, _, err = run(capsys, *ticking(results, "--treatments", "slowdown", "--protocol", protocol))
+    assert (code, said in err, "Traceback" in err) == (2, True, False), err
 
 
 def test_a_killed_run_goes_on_where_it_stopped(results: Path):

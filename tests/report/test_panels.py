@@ -14,7 +14,18 @@ from harness.judge.types import Word
 from harness.record import Fact, Outcome, TrialRecord
 from harness.report.format import SPACE
 from harness.report.page import report_data
-from harness.report.panels import across, answer, comparisons, counts, environment, matrix, ranks, threats, windows
+from harness.report.panels import (
+    across,
+    answer,
+    cells,
+    comparisons,
+    counts,
+    environment,
+    matrix,
+    ranks,
+    threats,
+    windows,
+)
 
 
 @pytest.fixture(scope="module")
@@ -222,3 +233,22 @@ def test_what_an_arm_changes_and_what_differs_between_environments_is_marked(var
     assert "amp_bf16: True" in row[2].text
     values = {row[0].text: row[1].text for row in shown.open_tables[0].groups[0].rows}
     assert values["cpu.microcode"] == "absent"
+
+
+def test_a_longer_start_and_trials_out_of_memory_are_shown(varied_data):
+    """One trial of four ran out of memory; 10 s of start are paid for by 50 ms a step after 200 steps."""
+    row = next(row for row in varied_data.rows if row.arm == "amp_bf16" and row.trials)
+    given = {"startup_time": (5e9, 15e9), "step_time_mean": (150e6, 100e6)}
+    others = tuple(
+        replace(row.others[0], metric=name, unit="ns", before=before, after=after)
+        for name, (before, after) in given.items()
+    )
+    ran = [replace(trial, duration_ns=10**9) for trial in row.trials[:4]]
+    trials = (*ran[:3], replace(ran[3], outcome=Outcome.OOM_HOST))
+    shown = cells._summaries(replace(row, others=others, trials=trials, baseline_trials=tuple(ran)))
+    assert [[cell.text for cell in line] for line in shown.groups[0].rows] == [
+        ["trials out of memory, of 4 and 4", f"0{SPACE}%", f"25{SPACE}%"],
+        ["a longer start is paid for by faster steps", "–", "after 200 steps"],
+    ]
+    never = cells._summaries(replace(row, others=(others[0],)))
+    assert never.groups[0].rows[1][2].text == "never, or not known"

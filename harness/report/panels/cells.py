@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from harness.metrics.summaries import break_even_steps, oom_rate
 from harness.record import TrialRecord
 from harness.report.data import DETAILED, WINDOWS_DRAWN, ReportData, Row, column, median, passed
 from harness.report.figures import Drawing, picture
@@ -109,7 +111,7 @@ def _detail(data: ReportData, row: Row, opened: bool) -> Detail:
         f"{speedup(comparison.speedup, comparison.ci_low, comparison.ci_high)}{SPACE}×" if comparison.speedup else ""
     )
     bounds = f"({interval(comparison.ci_low, comparison.ci_high)})" if comparison.ci_low else ""
-    optional = (_memory(row), ranks.view(row), _clocks(data, row), _others(row), _evidence(data, row))
+    optional = (_memory(row), ranks.view(row), _clocks(data, row), _others(row), _summaries(row), _evidence(data, row))
     return Detail(
         anchor=row.anchor,
         title=row.label,
@@ -213,6 +215,23 @@ def _others(row: Row) -> Table | None:
     caption = "Other metrics, exploratory; the ratio is above 1 where the treated arm is better"
     columns = "metric | # baseline | # treated | # ratio | verdict"
     return table(caption, columns, rows) if rows else None
+
+
+def _summaries(row: Row) -> Table:
+    """Numbers that take all trials of an arm, or both arms."""
+    rates = [UNKNOWN if rate is None else percent(rate) for rate in map(oom_rate, (row.baseline_trials, row.trials))]
+    both = {each.metric: each for each in row.others if each.before is not None and each.after is not None}
+    before, after = (
+        {name: value for name, each in both.items() if (value := getattr(each, side)) is not None}
+        for side in ("before", "after")
+    )
+    steps = break_even_steps(before, after)
+    pays = "never, or not known" if steps is None else "at once" if steps == 0 else f"after {math.ceil(steps):,} steps"
+    rows = [
+        (f"trials out of memory, of {len(row.baseline_trials)} and {len(row.trials)}", *rates),
+        ("a longer start is paid for by faster steps", "–", pays),
+    ]
+    return table("Numbers of whole arms, not tested", "quantity | # baseline | # treated", rows)
 
 
 def _evidence(data: ReportData, row: Row) -> Table | None:
