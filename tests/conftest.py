@@ -31,7 +31,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 OPTIONS = (
-    "WORKLOAD", "TREATMENTS", "BASELINE", "PRESET", "MODE", "BUDGET", "DATA", "DEVICE", "INPUT", "SEED",
+    "WORKLOAD", "TREATMENTS", "BASELINE", "PRESET", "MODE", "PROTOCOL", "BUDGET", "DATA", "DEVICE", "INPUT", "SEED",
     "MAX_BLOCKS", "ROPE", "MAX_FOREIGN_LOAD", "MAX_STEAL", "HARNESS_PLUGINS",
 )  # fmt: skip
 

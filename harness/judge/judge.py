@@ -11,6 +11,7 @@ from harness.judge.calibration import calibrations, cited, warnings_of
 from harness.judge.control import NegativeControl, negative_control, positive_control
 from harness.judge.designs import FACTORIAL
 from harness.judge.factors import factor_rows
+from harness.judge.family import primary_metrics
 from harness.judge.history import history
 from harness.judge.pairing import Contrast, Place, contrasts
 from harness.judge.primary import primary_family
@@ -19,7 +20,7 @@ from harness.judge.threats import control_threats, record_threats
 from harness.judge.types import Calibration, Comparison, Judgement, Threat, Word
 from harness.judge.variance import as_rows
 from harness.judge.verdict import log_rope
-from harness.metrics import WindowTable, primary_metrics
+from harness.metrics import WindowTable
 from harness.record import Outcome, TrialRecord
 from harness.spec import Experiment
 

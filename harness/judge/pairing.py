@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from harness.judge.equal_work import undeclared_differences
+from harness.judge.family import primary_metrics
 from harness.judge.processes import Process, common_start, processes
 from harness.judge.types import Word
-from harness.metrics import PRIMARY, WindowTable, primary_metrics
+from harness.metrics import PRIMARY, WindowTable
 from harness.record import RETRIES, Outcome, TrialRecord
 from harness.spec import Experiment, Kind, Scalar
 

@@ -9,13 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from harness.judge.estimate import Estimate, estimate, half_width, p_value
+from harness.judge.family import primary_metrics
 from harness.judge.multiplicity import FALSE_DISCOVERY_RATE, benjamini_hochberg
 from harness.judge.pairing import Contrast
 from harness.judge.series import RAW_ALPHA, Series, numbers, series_of
 from harness.judge.stopping import FEWEST_BLOCKS
 from harness.judge.types import Comparison, Word
 from harness.judge.verdict import ABOVE, BELOW, UNDECIDED, decide, log_rope, word_for
-from harness.metrics import METRICS, primary_metrics
+from harness.metrics import METRICS
 from harness.spec import Experiment
 
 

@@ -17,19 +17,8 @@ from harness.metrics.summaries import SUMMARIES
 from harness.metrics.time import TIME
 from harness.metrics.types import Better, Metric, Summary, WindowTable
 from harness.record import Measurement, TrialRecord
-from harness.spec import Experiment
 
-__all__ = [
-    "METRICS",
-    "PRIMARY",
-    "SUMMARIES",
-    "Better",
-    "Metric",
-    "Summary",
-    "WindowTable",
-    "measure",
-    "primary_metrics",
-]
+__all__ = ["METRICS", "PRIMARY", "SUMMARIES", "Better", "Metric", "Summary", "WindowTable", "measure"]
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {metric.id: metric for metric in (*TIME, *MEMORY, *DEVICE, *COMPUTE, *COMMUNICATION)}
@@ -38,11 +27,6 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 
 PRIMARY = "step_time"
 """What the primary family is about where the experiment asks for nothing else; controls and the noise floor always."""
-
-
-def primary_metrics(experiment: Experiment) -> tuple[str, ...]:
-    """The metrics of the declared primary family, the leading one first; all others are exploratory."""
-    return ("latency_p50", "latency_p99") if experiment.measure.protocol == "requests" else (PRIMARY,)
 
 
 def measure(metric: str, record: TrialRecord, kept: WindowTable) -> Measurement | None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from harness.judge.family import primary_metrics
 from harness.judge.types import Comparison, Judgement
-from harness.metrics import primary_metrics
 from harness.record import Fact, Outcome, TrialRecord
 from harness.report.format import arm_name, doing, words
 from harness.report.privacy import Filter
