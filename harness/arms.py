@@ -104,29 +104,39 @@ def _parse_use(text: str, arm: str) -> Use:
         return Use(name)
     if not rest.rstrip().endswith(")"):
         raise UsageError(f"arm '{arm}': expected ')' at the end of '{text}'")
+    params = _parse_params(_split(rest.rstrip()[:-1], ","), f"arm '{arm}'")
+    return Use(name, tuple(sorted(params.items())))
+
+
+def parse_params(items: Iterable[str]) -> dict[str, Scalar]:
+    """Read the parameters of a workload as written on the command line, each key=value."""
+    return _parse_params(items, "--param")
+
+
+def _parse_params(items: Iterable[str], where: str) -> dict[str, Scalar]:
     params: dict[str, Scalar] = {}
-    for item in _split(rest.rstrip()[:-1], ","):
+    for item in items:
         key, equals, value = item.partition("=")
         key = key.strip()
         if not item.strip():
             continue
         if not equals or not NAME.fullmatch(key):
-            raise UsageError(f"arm '{arm}': '{item.strip()}' is no parameter; write key=value")
+            raise UsageError(f"{where}: '{item.strip()}' is no parameter; write key=value")
         if key in params:
-            raise UsageError(f"arm '{arm}': parameter '{key}' is given twice")
-        params[key] = _parse_value(value.strip(), arm)
-    return Use(name, tuple(sorted(params.items())))
+            raise UsageError(f"{where}: parameter '{key}' is given twice")
+        params[key] = _parse_value(value.strip(), where)
+    return params
 
 
-def _parse_value(text: str, arm: str) -> Scalar:
+def _parse_value(text: str, where: str) -> Scalar:
     if not text:
-        raise UsageError(f"arm '{arm}': a parameter has no value; write key=value")
+        raise UsageError(f"{where}: a parameter has no value; write key=value")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except ValueError:  # no TOML, or a number too long to be one
         return text  # a bare word or an expression over the machine
     if not isinstance(value, bool | int | float | str):
-        raise UsageError(f"arm '{arm}': '{text}' is not a boolean, a number or a word")
+        raise UsageError(f"{where}: '{text}' is not a boolean, a number or a word")
     return value
 
 

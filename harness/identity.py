@@ -87,11 +87,15 @@ def cell_id(cell: Cell) -> str:
 # ------------------------------------------------------------------------------------------------ code
 
 
+USER_PACKAGE = "harness.plugins."
+
+
 def code_parts(sources: Iterable[Source]) -> dict[str, str]:
     """SHA-256 of every file of ours that the child imports for these plug-ins, by module name.
 
-    The engine's child, the plug-ins, and whatever of `harness` they import, found by reading the sources (also inside
-    functions, where plug-ins import). Third-party code is told apart by its version, in the facts.
+    The engine's child, the plug-ins, and what they import of `harness` or of the files beside the user's own, found by
+    reading the sources (also inside functions, where plug-ins import). Third-party code is told apart by its version,
+    in the facts.
     """
     parts: dict[str, str] = {}
     waiting = [*_engine_files(), *((source.module, Path(source.path)) for source in sources)]
@@ -130,6 +134,9 @@ def _file_of(module: str) -> Path | None:
     folders = [Path(__file__).parent.parent.joinpath(*parent.split(".")) if parent else Path(__file__).parent.parent]
     if parent in sys.modules:
         folders += map(Path, getattr(sys.modules[parent], "__path__", ()))
+    elif module.startswith(USER_PACKAGE):
+        below = parent.removeprefix(USER_PACKAGE).split(".")
+        folders += (Path(folder, *below) for folder in sys.modules[USER_PACKAGE[:-1]].__path__)
     candidates = [path for folder in folders for path in (folder / f"{name}.py", folder / name / "__init__.py")]
     return next((path for path in candidates if path.is_file()), None)
 
@@ -151,8 +158,10 @@ def _read_source(path: Path, module: str, stamp: tuple[int, int]) -> tuple[str, 
         elif isinstance(node, ast.ImportFrom):
             origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
             names |= {origin, *(f"{origin}.{alias.name}" for alias in node.names)}
-    ours = tuple(sorted(name for name in names if name.partition(".")[0] == "harness"))
-    return hashlib.sha256(content).hexdigest(), ours
+    ours = {name for name in names if name.partition(".")[0] == "harness"}
+    if module.startswith(USER_PACKAGE):  # what a training script imports may lie beside it
+        ours |= {f"{USER_PACKAGE}{name}" for name in names - ours}
+    return hashlib.sha256(content).hexdigest(), tuple(sorted(ours))
 
 
 # ------------------------------------------------------------------------------------------------ facts

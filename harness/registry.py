@@ -1,8 +1,9 @@
-"""Finds the one-file plug-ins: the shipped ones, the user's (--plugins, --workload-file) and installed entry points.
+"""Finds the one-file plug-ins: the shipped ones, the user's (--plugins, PATH.py:NAME) and installed entry points.
 
-A plug-in is a module with one constant, TREATMENT or WORKLOAD, whose name is the file's stem. Importing one never
-imports torch. Every plug-in has a module name that any process can import: `harness.treatments.x`,
-`harness.workloads.x`, or `harness.plugins.x` for the user's.
+A plug-in is a module with one constant, TREATMENT or WORKLOAD, whose name is the file's stem; importing a shipped one
+never imports torch. A training script of the user's, named PATH.py:NAME where a workload is asked for, is a module like
+any other, and may hold several workloads under names of its own. Every plug-in has a module name that any process can
+import: `harness.treatments.x`, `harness.workloads.x`, or `harness.plugins.x` for the user's.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +23,9 @@ import harness.treatments
 import harness.workloads
 from harness.arms import NAME, nearest
 from harness.spec import Source, Treatment, UsageError, Workload
+
+OWN_WORKLOAD = re.compile(r"(?P<path>.+\.py)(?::(?P<constant>.*))?", re.DOTALL)
+"""A workload in a file of the user's; without :NAME it is the file's WORKLOAD."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +36,15 @@ class Registry:
     workloads: Mapping[str, Workload]
     sources: Mapping[str, Source]
     """By "treatment:name" and "workload:name"."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """The names of the workloads that were asked for as PATH.py:NAME, by that text."""
 
     def workload(self, name: str) -> Workload:
+        name = self.own.get(name, name)
         if name not in self.workloads:
             raise UsageError(
-                f"no workload named '{name}'{nearest(name, self.workloads)} `harness list workloads` shows all"
+                f"no workload named '{name}'{nearest(name, self.workloads)} `harness list workloads` shows all; "
+                "your own is given as path/to/train.py:NAME"
             )
         return self.workloads[name]
 
@@ -46,61 +55,108 @@ class Registry:
         return self.sources[f"treatment:{name}"]
 
 
-def load_registry(plugin_folders: Iterable[Path] = (), workload_files: Iterable[Path] = ()) -> Registry:
-    """Import every plug-in file; a broken shipped or user file is a `UsageError` that names it."""
-    treatments: dict[str, Treatment] = {}
-    workloads: dict[str, Workload] = {}
+@dataclass(frozen=True)
+class _Wanted:
+    """A constant of a plug-in file, or the absence of one that need not be there."""
+
+    module: str
+    path: Path
+    constant: str
+    kind: type[Treatment] | type[Workload]
+    text: str = ""
+    """How the user named it, where it has to exist."""
+
+
+def load_registry(plugin_folders: Iterable[Path] = (), workloads: Iterable[str] = ()) -> Registry:
+    """Import every plug-in file, and the workloads named PATH.py:NAME among `workloads`.
+
+    A broken shipped or user file is a `UsageError` that names it.
+    """
+    found: dict[str, dict[str, Treatment | Workload]] = {"treatment": {}, "workload": {}}
     sources: dict[str, Source] = {}
-    asked_for = {path.resolve() for path in workload_files}
-    for module, path in _plugin_modules(plugin_folders, workload_files):
-        loaded = _import(module, path)
-        if path in asked_for and not hasattr(loaded, "WORKLOAD"):
-            raise UsageError(f"{path} defines no WORKLOAD; give it one: WORKLOAD = Workload(name=..., ...)")
-        for constant, kind, found in (("TREATMENT", Treatment, treatments), ("WORKLOAD", Workload, workloads)):
-            value = getattr(loaded, constant, None)
-            if value is None:
-                continue
-            if not isinstance(value, kind):
-                raise UsageError(
-                    f"{path}: {constant} is a {type(value).__name__}; it must be a harness.spec.{kind.__name__}"
-                )
-            _check_name(value.name, path)
-            key = f"{constant.lower()}:{value.name}"
-            if key in sources:
-                raise UsageError(
-                    f"{path}: {constant.lower()} '{value.name}' exists already in {sources[key].path}; rename one"
-                )
-            found[value.name] = value  # type: ignore[assignment]
-            sources[key] = Source(name=value.name, module=module, path=str(path))
-    return Registry(dict(sorted(treatments.items())), dict(sorted(workloads.items())), sources)
+    own: dict[str, str] = {}
+    for wanted in dict.fromkeys(_wanted(plugin_folders, workloads)):
+        value = _value(wanted)
+        if value is None:
+            continue
+        _check_name(value.name, wanted.path)
+        if isinstance(value, Workload):
+            _check_complete(value, wanted.path)
+        kind = wanted.kind.__name__.lower()
+        key = f"{kind}:{value.name}"
+        source = Source(name=value.name, module=wanted.module, path=str(wanted.path), constant=wanted.constant)
+        if sources.setdefault(key, source) != source:
+            raise UsageError(
+                f"{wanted.path}: {kind} '{value.name}' exists already in {sources[key].path}; rename one, by its name="
+            )
+        found[kind][value.name] = value
+        if wanted.text:
+            own[wanted.text] = value.name
+    treatments, known = (dict(sorted(found[kind].items())) for kind in found)
+    return Registry(treatments, known, sources, own)  # type: ignore[arg-type]  # each under its own kind
 
 
-def load_plugin(source: Source, constant: str) -> Treatment | Workload:
+def load_plugin(source: Source) -> Treatment | Workload:
     """Import one plug-in in the child, by the module name that the parent gave it."""
-    value: Treatment | Workload = getattr(_import(source.module, Path(source.path)), constant)
+    value: Treatment | Workload = getattr(_import(source.module, Path(source.path)), source.constant)
     return value
 
 
 def add_plugin_folder(folder: Path) -> None:
-    """Make a folder's files importable as `harness.plugins.<stem>`, here and (by the launcher) in every child."""
+    """Make a folder's files importable as `harness.plugins.<stem>`, here and (by the launcher) in every child.
+
+    By their own names too, so that a training script finds the modules beside it; after all installed ones.
+    """
     if str(folder) not in harness.plugins.__path__:
         harness.plugins.__path__.append(str(folder))
+        sys.path.append(str(folder))
 
 
-def _plugin_modules(folders: Iterable[Path], files: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+def _wanted(folders: Iterable[Path], workloads: Iterable[str]) -> Iterator[_Wanted]:
+    for module, path in _plugin_modules(folders):
+        yield _Wanted(module, path, "TREATMENT", Treatment)
+        yield _Wanted(module, path, "WORKLOAD", Workload)
+    for text in workloads:
+        if match := OWN_WORKLOAD.fullmatch(text):
+            path = _user_file(Path(match["path"]), text)
+            yield _Wanted(_user_module(path), path, match["constant"] or "WORKLOAD", Workload, text)
+
+
+def _value(wanted: _Wanted) -> Treatment | Workload | None:
+    """The constant; None where a file has none and need not have one."""
+    loaded = _import(wanted.module, wanted.path)
+    other = loaded.__file__
+    if wanted.module.startswith(f"{harness.plugins.__name__}.") and other and Path(other).resolve() != wanted.path:
+        raise UsageError(f"{wanted.path}: another plug-in file is named {wanted.path.name} too ({other}); rename one")
+    value = getattr(loaded, wanted.constant, None)
+    if value is None and wanted.text:
+        there = [name for name, each in vars(loaded).items() if isinstance(each, Workload)]
+        what = f"it has {', '.join(there)}" if there else f"give it one: {wanted.constant} = Workload(name=..., ...)"
+        raise UsageError(f"{wanted.path} defines no {wanted.constant}; {what}")
+    if value is not None and not isinstance(value, wanted.kind):
+        raise UsageError(
+            f"{wanted.path}: {wanted.constant} is a {type(value).__name__}; "
+            f"it must be a harness.spec.{wanted.kind.__name__}"
+        )
+    return value
+
+
+def _plugin_modules(folders: Iterable[Path]) -> Iterator[tuple[str, Path]]:
     for package in (harness.treatments, harness.workloads):
         for folder in map(Path, package.__path__):
             for path in _python_files(folder):
                 yield f"{package.__name__}.{path.stem}", path
-    seen: dict[str, Path] = {}
-    for path in [*(path for folder in folders for path in _user_folder(folder)), *map(_user_file, files)]:
+    for path in (path for folder in folders for path in _user_folder(folder)):
         _check_name(path.stem, path)
-        if seen.setdefault(path.stem, path) != path:
-            raise UsageError(f"{path}: another plug-in file is named {path.name} too ({seen[path.stem]}); rename one")
-        add_plugin_folder(path.parent)
-        yield f"harness.plugins.{path.stem}", path
+        yield _user_module(path), path
     for entry in importlib.metadata.entry_points(group="harness.plugins"):
         yield entry.module, _installed_file(entry.module)
+
+
+def _user_module(path: Path) -> str:
+    """The module name of a file of the user's, made importable."""
+    add_plugin_folder(path.parent)
+    return f"harness.plugins.{path.stem}"
 
 
 def _installed_file(module: str) -> Path:
@@ -123,10 +179,12 @@ def _user_folder(folder: Path) -> list[Path]:
     return [path.resolve() for path in _python_files(folder)]
 
 
-def _user_file(path: Path) -> Path:
+def _user_file(path: Path, text: str) -> Path:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
-        raise UsageError(f"workload file {path} {what}; give a .py file that defines WORKLOAD with --workload-file")
+        raise UsageError(f"workload '{text}': {path} {what}; give a file and the Workload in it, as PATH.py:NAME")
+    if "." in path.stem:
+        raise UsageError(f"workload '{text}': Python cannot import {path.name}; rename it without the dot in its name")
     return path.resolve()
 
 
@@ -137,6 +195,30 @@ def _check_name(name: str, path: Path) -> None:
         )
 
 
+def _check_complete(workload: Workload, path: Path) -> None:
+    """Refuse what could only fail in the child, where the reason is harder to see."""
+
+    def lacks(what: str, remedy: str) -> UsageError:
+        return UsageError(f"{path}: workload '{workload.name}' {what}; {remedy}")
+
+    if unknown := set(workload.modes) - {"train", "infer"} or (not workload.modes and {"none at all"}):
+        raise lacks(f"has the modes {', '.join(sorted(unknown))}", "they are of train and infer")
+    if workload.plain:
+        return
+    needed = {"dataset": "every mode", "items": "every mode"}
+    if workload.model:
+        needed |= {"loss": "mode train", "optimizer": "mode train"} if "train" in workload.modes else {}
+        needed |= {"predict": "mode infer"} if "infer" in workload.modes else {}
+    for part, needed_by in needed.items():
+        if getattr(workload, part) is None:
+            raise lacks(
+                f"has no {part}, which {needed_by} needs", f"give it {part}=..., or leave that out of modes=(...)"
+            )
+    for preset, params in workload.presets.items():
+        if "batch" not in params:
+            raise lacks(f"has no batch in its preset {preset}", 'give every preset its "batch": the items of a step')
+
+
 def _import(module: str, path: Path) -> ModuleType:
     try:
         return importlib.import_module(module)
@@ -144,4 +226,10 @@ def _import(module: str, path: Path) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         sys.modules.pop(module, None)
-        raise UsageError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+        guard = "; put what it does when run under `if __name__ == '__main__':`" if _exits(error) else ""
+        raise UsageError(f"{path} cannot be imported: {type(error).__name__}: {error}{guard}") from error
+
+
+def _exits(error: BaseException) -> bool:
+    """Whether a script did not stop at its definitions: it read the command line, say, which is not its own."""
+    return isinstance(error, SystemExit)

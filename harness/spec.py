@@ -384,10 +384,10 @@ class Workload:
 
     name: str
     summary: str
-    sources: tuple[str, ...]
+    sources: tuple[str, ...] = ()
     unit: str
     """What one item is: "images", "tokens", "steps"."""
-    traits: frozenset[str]
+    traits: frozenset[str] = frozenset()
     """Of: conv, batchnorm, image, attention, gelu, dropout, text, padding, repeated_blocks, jupyter, and
     attention_function: its modules have an `attend` that may be replaced."""
     presets: Mapping[str, Params]
@@ -605,11 +605,12 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a plug-in's code lies: a module name that any process can import, and its file."""
+    """Where a plug-in's code lies: a module name that any process can import, its file, and the constant in it."""
 
     name: str
     module: str
     path: str
+    constant: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,8 +66,13 @@ def workload(name: str, **more: Any) -> Workload:
 
 def registry(treatments: Sequence[Treatment], workloads: Sequence[Workload]) -> Registry:
     source = str(__file__)
-    sources = {f"treatment:{t.name}": Source(name=t.name, module="tests.helpers", path=source) for t in treatments}
-    sources |= {f"workload:{w.name}": Source(name=w.name, module="tests.helpers", path=source) for w in workloads}
+    sources = {
+        f"{constant.lower()}:{plugin.name}": Source(
+            name=plugin.name, module="tests.helpers", path=source, constant=constant
+        )
+        for constant, plugins in (("TREATMENT", treatments), ("WORKLOAD", workloads))
+        for plugin in plugins
+    }
     return Registry({t.name: t for t in treatments}, {w.name: w for w in workloads}, sources)
 
 

@@ -134,7 +134,7 @@ def test_canonical_json_is_json_that_says_the_same(value: object) -> None:
 def test_the_code_of_a_trial_is_the_engine_the_plug_in_and_what_it_imports(tmp_path: Path) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_text("def model():\n    from harness import metrics\n    import json\n")
-    source = Source(name="mine", module="harness.plugins.mine", path=str(plugin))
+    source = Source(name="mine", module="harness.plugins.mine", path=str(plugin), constant="WORKLOAD")
     parts = code_parts([source])
     assert {"harness.spec", "harness.record", "harness.plugins.mine", "harness.metrics"} <= set(parts)
     assert any(name.startswith("harness.child") for name in parts)
@@ -150,7 +150,7 @@ def test_the_code_of_a_trial_is_the_engine_the_plug_in_and_what_it_imports(tmp_p
 def test_relative_imports_are_followed(tmp_path: Path) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_text("from ..spec import Arm\nfrom .. import steady\n")
-    parts = code_parts([Source(name="mine", module="harness.plugins.mine", path=str(plugin))])
+    parts = code_parts([Source(name="mine", module="harness.plugins.mine", path=str(plugin), constant="WORKLOAD")])
     assert "harness.steady" in parts
 
 

@@ -54,14 +54,14 @@ def read_trial(path: Path) -> Trial:
 
 def run(trial: Trial, startup: Startup) -> ChildRecord:
     """Import, assemble, measure and prove."""
-    workload = load_plugin(trial.workload_source, "WORKLOAD")
+    workload = load_plugin(trial.workload_source)
     assert isinstance(workload, Workload)
     by_name = {source.name: source for source in trial.treatment_sources}
 
     def with_code(uses: tuple[Use, ...]) -> list[tuple[Treatment, Use]]:
         pairs = []
         for use in uses:
-            treatment = load_plugin(by_name[use.name], "TREATMENT")
+            treatment = load_plugin(by_name[use.name])
             assert isinstance(treatment, Treatment)
             pairs.append((treatment, use))
         return pairs

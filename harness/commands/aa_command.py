@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from harness.commands.bench_command import told_apart
-from harness.commands.common import changed, describe_machine, experiment_options, registry, results_option
+from harness.commands.common import changed, describe_machine, experiment_options, results_option
 from harness.commands.measuring import Measuring, measure_and_report, measuring_options
 from harness.plan import resolve_device
-from harness.registry import Registry
+from harness.registry import Registry, load_registry
 from harness.spec import Analysis, Experiment, UsageError
 
 BLOCKS = 8
@@ -36,7 +36,7 @@ MOST_REPLICATES = 16
 @measuring_options
 def command(workloads: tuple[str, ...], comparisons: int, blocks: int, how: Measuring, **given: Any) -> int:
     """Compare identical runs of WORKLOADS, in one experiment that is declared before any data."""
-    plugged = registry(how.plugins, how.workload_file)
+    plugged = load_registry(how.plugins, workloads)
     return measure_and_report(aa_experiment(plugged, workloads, comparisons, blocks, given), plugged, how)
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from harness.commands.common import changed, describe_machine, experiment_options, registry, results_option
+from harness.commands.common import changed, describe_machine, experiment_options, results_option
 from harness.commands.measuring import Measuring, measure_and_report, measuring_options
 from harness.config import experiment_files, load_experiment
 from harness.plan import default_preset, resolve_device
+from harness.registry import load_registry
 from harness.spec import Experiment, UsageError
 
 QUICK_BUDGETS = {"tiny": "210s"}
@@ -51,8 +52,11 @@ def told_apart(experiment: Experiment, subject: str) -> str:
 @results_option
 @measuring_options
 def command(workload: str | None, how: Measuring, **given: Any) -> int:
-    """Measure WORKLOAD with and without the default arms of this device, or with those of TREATMENTS."""
-    plugged = registry(how.plugins, how.workload_file)
+    """Measure WORKLOAD with and without the default arms of this device, or with those of TREATMENTS.
+
+    WORKLOAD is a name, or path/to/train.py:NAME for a Workload in a file of your own.
+    """
+    plugged = load_registry(how.plugins, [workload] if workload else [])
     if workload is None:
         raise UsageError(f"no workload is named; give WORKLOAD=..., one of {', '.join(plugged.workloads)}")
     return measure_and_report(bench_experiment((plugged.workload(workload).name,), given), plugged, how)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.commands.common import registry
+from harness.registry import load_registry
 
 
 @click.command("catalogue")
@@ -15,7 +15,7 @@ def command() -> int:
     from harness.catalogue import catalogue
     from harness.config import load_ledger
 
-    click.echo(catalogue(registry(), load_ledger(), reference_devices()), nl=False)
+    click.echo(catalogue(load_registry(), load_ledger(), reference_devices()), nl=False)
     return 0
 
 

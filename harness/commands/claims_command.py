@@ -18,7 +18,6 @@ from harness.commands.common import (
     json_option,
     open_store,
     print_table,
-    registry,
     results_option,
     to_json,
 )
@@ -27,6 +26,7 @@ from harness.commands.measuring import Measuring, measuring_options
 from harness.commands.report_command import private_words, write_report
 from harness.config import load_ledger, parse_duration, parse_experiment
 from harness.judge.claims import ClaimWord, JudgedClaim
+from harness.registry import load_registry
 from harness.spec import UsageError
 
 NotRun = list[tuple[str, str]]
@@ -60,7 +60,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Test the claims of experiments/claims.toml here, as far as BUDGET reaches; run again to go on."""
-    plugged = registry(how.plugins, how.workload_file)
+    plugged = load_registry(how.plugins)
     analysis = {"max_blocks": max_blocks, "max_foreign_cpu_share": max_foreign_load, "max_steal_share": max_steal}
     plan = plan_claims(load_ledger(ledger), plugged, describe_machine(), device=device, preset=preset, article=article)
     plan = _with_analysis(plan, {key: value for key, value in analysis.items() if value is not None})

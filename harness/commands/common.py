@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.arms import nearest, split_arms
+from harness.arms import nearest, parse_params, split_arms
 from harness.config import check_ranges, experiment_files, load_experiment, parse_experiment, parse_share
 from harness.registry import Registry, load_registry
 from harness.spec import Experiment, UsageError
@@ -44,17 +44,19 @@ results_folders = click.argument(
 )  # fmt: skip
 reports_option = _option("reports", "REPORTS", "folder of reports", default="reports", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="print JSON")
-plugin_options = options(
-    click.option(
-        "--plugins",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        help="folder of your own one-file treatments and workloads",
-    ),
-    click.option(
-        "--workload-file", multiple=True, type=click.Path(path_type=Path), help="a .py file that defines WORKLOAD"
-    ),
+plugin_options = click.option(
+    "--plugins",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="folder of your own one-file treatments and workloads",
 )
+
+
+def workloads_option(instead: str = ", in place of those of the experiment", **more: Any) -> Callable[[Any], Any]:
+    """-w, of the verbs that measure an experiment or plan one."""
+    return click.option(
+        "--workload", "-w", multiple=True, help=f"a name, or path/to/train.py:NAME for your own{instead}", **more
+    )
 
 
 def _share(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
@@ -70,6 +72,13 @@ experiment_options = options(
     _option("input", "INPUT", "loader or resident"),
     _option("device", "DEVICE", "auto, cpu or cuda"),
     _option("protocol", "PROTOCOL", "what is timed: steps, epochs, or requests, each waited for before the next"),
+    click.option(
+        "--param",
+        "params",
+        multiple=True,
+        callback=lambda context, option, given: parse_params(given),
+        help="a parameter of the workload in place of its preset's, e.g. batch=8; may be given again",
+    ),
     _option("data", "DATA", "your own data: an image folder, or text with its tokenizer"),
     _option("seed", "SEED", "seed of order, data and weights", type=int),
     _option("budget", "BUDGET", "wall-clock time, e.g. 10m"),
@@ -95,9 +104,11 @@ experiment_options = options(
 
 def changed(experiment: Experiment, given: Mapping[str, Any]) -> Experiment:
     """The experiment with the command line's wishes in it; what was not given stays as the file says."""
-    wishes = {key: value for key, value in given.items() if value not in (None, "", ())}
+    wishes = {key: value for key, value in given.items() if value not in (None, "", (), {})}
     if "treatments" in wishes:
         wishes |= {"arms": tuple(split_arms(wishes.pop("treatments"))), "design": "arms", "treatments": ()}
+    if "params" in wishes:
+        wishes["params"] = {**experiment.params, **wishes["params"]}
     analysis = {
         own: wishes.pop(key)
         for key, own in (
@@ -114,9 +125,11 @@ def changed(experiment: Experiment, given: Mapping[str, Any]) -> Experiment:
     return wanted
 
 
-def registry(plugins: Sequence[Path] = (), workload_file: Sequence[Path] = ()) -> Registry:
-    """The plug-ins that the command line makes known, and all shipped ones."""
-    return load_registry(plugins, workload_file)
+def with_plugins(experiment: Experiment, plugins: Sequence[Path]) -> tuple[Experiment, Registry]:
+    """The experiment with its workloads by name, files of the user's among them, and all plug-ins known to it."""
+    plugged = load_registry(plugins, experiment.workloads)
+    names = dict.fromkeys(plugged.workload(text).name for text in experiment.workloads)
+    return dataclasses.replace(experiment, workloads=tuple(names)), plugged
 
 
 def open_store(results: Path, writable: bool = False) -> Store:

@@ -21,13 +21,14 @@ import platformdirs
 
 from harness import identity
 from harness.checking import Checked, CheckPlan, Passed, plan_checks, results_of
-from harness.commands.common import describe_machine, open_store, plugin_options, print_table, registry, to_json
+from harness.commands.common import describe_machine, open_store, plugin_options, print_table, to_json
 from harness.commands.exit_codes import Exit
 from harness.commands.measuring import Measuring, make_session, measure
 from harness.config import experiment_files, load_experiment, load_ledger, parse_duration
 from harness.judge.types import Judgement, Word
 from harness.plan import make_plan, resolve_device
 from harness.record import FAILURES, TrialRecord
+from harness.registry import load_registry
 from harness.spec import Experiment, Kind, UsageError
 
 if TYPE_CHECKING:
@@ -60,17 +61,16 @@ def command(
     treatments: str,
     no_timing: bool,
     plugins: tuple[Path, ...],
-    workload_file: tuple[Path, ...],
 ) -> int:
     """Try every treatment's proof and numerics on this device, time its stacks, and write what came of it to OUT."""
-    plugged = registry(plugins, workload_file)
+    plugged = load_registry(plugins)
     machine = describe_machine()
     device = resolve_device(device, machine)
     processes = processes or min(MOST_PROCESSES, machine.cores)
     plan = plan_checks(plugged, machine, device, names=treatments.split(), first=load_ledger().any, processes=processes)
     with folder_of_results(out) as results:
         run = DeviceRun(plugged, device, results, time.monotonic() + parse_duration(budget) - SLACK_S)
-        lines = run.proofs(plan, processes, (plugins, workload_file), SHARE_OF_PROOFS if not no_timing else 1.0)
+        lines = run.proofs(plan, processes, plugins, SHARE_OF_PROOFS if not no_timing else 1.0)
         wanted = [] if no_timing else stacks(device)
         for number, experiment in enumerate(wanted):
             lines += run.timing(experiment, run.left / (len(wanted) - number))
@@ -153,7 +153,7 @@ def _try(experiment: Experiment, results: Path, plugins: Any, ends: float, secon
     from harness.launch import LocalExecutor
     from harness.session import Options
 
-    plugged, machine = registry(*plugins), describe_machine()
+    plugged, machine = load_registry(plugins), describe_machine()
     left = min(seconds, ends - time.monotonic())
     if left <= 0:
         return f"{experiment.name}: not run: budget"

@@ -14,12 +14,11 @@ from harness.commands.common import (
     open_store,
     plugin_options,
     print_table,
-    registry,
     results_option,
     to_json,
 )
 from harness.config import experiment_files, load_experiment
-from harness.registry import Registry
+from harness.registry import Registry, load_registry
 
 KINDS = ("workloads", "treatments", "experiments", "metrics", "claims", "runs")
 
@@ -29,9 +28,9 @@ KINDS = ("workloads", "treatments", "experiments", "metrics", "claims", "runs")
 @plugin_options
 @results_option
 @json_option
-def command(kind: str, plugins: tuple[Path, ...], workload_file: tuple[Path, ...], results: Path, as_json: bool) -> int:
+def command(kind: str, plugins: tuple[Path, ...], results: Path, as_json: bool) -> int:
     """List one kind of thing as a table, or as JSON objects that have at least a name."""
-    plugged = registry(plugins, workload_file) if kind in ("workloads", "treatments", "claims") else None
+    plugged = load_registry(plugins) if kind in ("workloads", "treatments", "claims") else None
     rows = _rows(kind, plugged, results, as_json)
     if as_json:
         click.echo(to_json(rows))

@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from harness.commands.bench_command import bench_experiment
-from harness.commands.common import experiment_options, registry, results_option
+from harness.commands.common import experiment_options, results_option
 from harness.commands.measuring import Measuring, measure_and_report, measuring_options, standard_workloads
 from harness.config import parse_duration
+from harness.registry import load_registry
 
 
 @click.command("matrix")
@@ -19,7 +20,7 @@ from harness.config import parse_duration
 @measuring_options
 def command(how: Measuring, **given: Any) -> int:
     """Measure all standard workloads x the default arms of this device."""
-    plugged = registry(how.plugins, how.workload_file)
+    plugged = load_registry(how.plugins)
     workloads = standard_workloads(plugged)
     experiment = bench_experiment(workloads, given, subject="matrix")
     if not given.get("budget") and experiment.analysis.budget:

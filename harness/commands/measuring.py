@@ -42,7 +42,6 @@ class Measuring:
     results: Path
     reports: Path = Path("reports")
     plugins: tuple[Path, ...] = ()
-    workload_file: tuple[Path, ...] = ()
     trial_timeout: float = 1800.0
     wait: float = 0.0
     on_bad_item: str = "fatal"

@@ -17,12 +17,14 @@ from harness.commands.common import (
     open_store,
     plugin_options,
     print_table,
-    registry,
     results_option,
     to_json,
+    with_plugins,
+    workloads_option,
 )
 from harness.plan import Plan, block_order, fewest_blocks, make_plan, trials_before, trials_in_round
-from harness.registry import Registry
+from harness.registry import Registry, load_registry
+from harness.spec import Experiment
 
 ASSUMED_TRIAL_SECONDS = {"tiny": 10.0, "small": 30.0, "full": 60.0}
 """Used only where no trial of the workload is stored yet; the output says so."""
@@ -30,7 +32,7 @@ ASSUMED_TRIAL_SECONDS = {"tiny": 10.0, "small": 30.0, "full": 60.0}
 
 @click.command("plan")
 @click.argument("experiment", required=False)
-@click.option("--workload", "-w", multiple=True, envvar="WORKLOAD", help="workload(s) [WORKLOAD]")
+@workloads_option(envvar="WORKLOAD")
 @experiment_options
 @plugin_options
 @results_option
@@ -39,21 +41,26 @@ def command(
     experiment: str | None,
     workload: tuple[str, ...],
     plugins: tuple[Path, ...],
-    workload_file: tuple[Path, ...],
     results: Path,
     as_json: bool,
     **given: Any,
 ) -> int:
     """Show the trials of EXPERIMENT (or of the default arms), the skips with reasons, and the estimated minutes."""
-    plugged = registry(plugins, workload_file)
-    if experiment is None:
-        wanted = bench_experiment(workload, given)
-    else:
-        store = open_store(results) if results.is_dir() else None
-        wanted = changed(find_experiment(experiment, store), {"workloads": workload, **given})
+    wanted, plugged = asked_for(experiment, results, workload, plugins, given)
     plan = make_plan(wanted, plugged, describe_machine())
     print(to_json(described(plan, plugged, results))) if as_json else show(plan, plugged, results)
     return 0
+
+
+def asked_for(
+    text: str | None, results: Path, workloads: tuple[str, ...], plugins: tuple[Path, ...], given: dict[str, Any]
+) -> tuple[Experiment, Registry]:
+    """The EXPERIMENT of a command line, or the default arms where it has none, and the plug-ins known to it."""
+    if text is None:
+        plugged = load_registry(plugins, workloads)
+        return bench_experiment(tuple(plugged.workload(name).name for name in workloads), given), plugged
+    store = open_store(results) if results.is_dir() else None
+    return with_plugins(changed(find_experiment(text, store), {"workloads": workloads, **given}), plugins)
 
 
 def trial_seconds(plan: Plan, results: Path) -> tuple[float, str]:

@@ -9,26 +9,23 @@ from typing import Any
 import click
 
 from harness.commands.common import (
-    changed,
     describe_machine,
     experiment_options,
-    find_experiment,
     json_option,
-    open_store,
     plugin_options,
-    registry,
     results_option,
     to_json,
+    workloads_option,
 )
-from harness.commands.plan_command import described
+from harness.commands.plan_command import asked_for, described
 from harness.commands.simulate_command import PROFILE_NAMES
 from harness.config import parse_share
 from harness.plan import make_plan
 
 
 @click.command("power")
-@click.argument("experiment")
-@click.option("--workload", "-w", multiple=True, help="workload(s), in place of those of the experiment")
+@click.argument("experiment", required=False)
+@workloads_option()
 @click.option("--effect", default="1%", show_default=True, help="true speedup to find, e.g. 1% or 0.05")
 @click.option(
     "--profile", type=click.Choice(PROFILE_NAMES), default="base", show_default=True, help="size of the noise"
@@ -38,22 +35,22 @@ from harness.plan import make_plan
 @results_option
 @json_option
 def command(
-    experiment: str,
+    experiment: str | None,
     workload: tuple[str, ...],
     effect: str,
     profile: str,
     plugins: tuple[Path, ...],
-    workload_file: tuple[Path, ...],
     results: Path,
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Simulate EXPERIMENT with a true effect and say how often, and after how many blocks, it is found."""
+    """Simulate a true effect in EXPERIMENT (or in the default arms of -w).
+
+    Says how often, and after how many blocks, it is found.
+    """
     from harness.simulate import PROFILES, power
 
-    store = open_store(results) if results.is_dir() else None
-    wanted = changed(find_experiment(experiment, store), {"workloads": workload, **given})
-    plugged = registry(plugins, workload_file)
+    wanted, plugged = asked_for(experiment, results, workload, plugins, given)
     plan = make_plan(wanted, plugged, describe_machine())
     family = sum(max(0, len(arms) - 1) for arms in plan.runs.values())
     found = power(

@@ -7,18 +7,21 @@ from typing import Any
 
 import click
 
-from harness.commands.common import changed, experiment_options, find_experiment, open_store, registry
+from harness.commands.common import experiment_options, workloads_option
 from harness.commands.measuring import Measuring, measure_and_report, measuring_options
+from harness.commands.plan_command import asked_for
 
 
 @click.command("run")
-@click.argument("experiment")
+@click.argument("experiment", required=False)
 @click.argument("results", envvar="RESULTS", default="results", type=click.Path(path_type=Path))
-@click.option("--workload", "-w", multiple=True, help="workload(s), in place of those of the experiment")
+@workloads_option()
 @experiment_options
 @measuring_options
-def command(experiment: str, workload: tuple[str, ...], how: Measuring, **given: Any) -> int:
-    """Measure EXPERIMENT (a .toml file, a name in experiments/, a stored spec id, or latest) into RESULTS."""
-    store = open_store(how.results) if how.results.is_dir() else None
-    wanted = changed(find_experiment(experiment, store), {"workloads": workload, **given})
-    return measure_and_report(wanted, registry(how.plugins, how.workload_file), how)
+def command(experiment: str | None, workload: tuple[str, ...], how: Measuring, **given: Any) -> int:
+    """Measure EXPERIMENT (a .toml file, a name in experiments/, a stored spec id, or latest) into RESULTS.
+
+    Without EXPERIMENT the workloads of -w are measured with the default arms of this device, or those of TREATMENTS.
+    """
+    wanted, plugged = asked_for(experiment, how.results, workload, how.plugins, given)
+    return measure_and_report(wanted, plugged, how)

@@ -16,7 +16,8 @@ from harness.commands.common import (
     find_experiment,
     open_store,
     plugin_options,
-    registry,
+    with_plugins,
+    workloads_option,
 )
 from harness.config import experiment_toml
 from harness.plan import make_plan
@@ -29,7 +30,7 @@ PROFILE_NAMES = ("quiet", "base", "noisy")
 @click.command("simulate")
 @click.argument("experiment")
 @click.argument("results", envvar="RESULTS", default="results-simulated", type=click.Path(path_type=Path))
-@click.option("--workload", "-w", multiple=True, help="workload(s), in place of those of the experiment")
+@workloads_option()
 @click.option(
     "--truth", default="", help='true speedups by arm, "amp_bf16=1.05 channels_last=1.00"; 1.00 where not named'
 )
@@ -61,14 +62,13 @@ def command(
     hardware: str,
     session: int,
     plugins: tuple[Path, ...],
-    workload_file: tuple[Path, ...],
     **given: Any,
 ) -> int:
     """Write a results folder as EXPERIMENT would leave it if the speedups of --truth were true."""
     from harness.simulate import PROFILES, parse_truth, simulate
 
     wanted = changed(find_experiment(experiment, None), {"workloads": workload, **given})
-    plan = make_plan(wanted, registry(plugins, workload_file), describe_machine())
+    plan = make_plan(*with_plugins(wanted, plugins), describe_machine())
     wishes = {"drift": drift, "slot": slot, "spike_rate": spikes, "autocorrelation": autocorrelation}
     noise = dataclasses.replace(PROFILES[profile], **{key: value for key, value in wishes.items() if value is not None})
     store = open_store(results, writable=True)

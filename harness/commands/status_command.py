@@ -18,8 +18,9 @@ from harness.commands.common import (
     open_store,
     plugin_options,
     print_table,
-    registry,
     to_json,
+    with_plugins,
+    workloads_option,
 )
 from harness.plan import Plan, make_plan
 from harness.registry import Registry
@@ -29,7 +30,7 @@ from harness.status import PlannedCell, Present, derive_status, no_longer_planne
 @click.command("status")
 @click.argument("experiment", default="latest")
 @click.argument("results", envvar="RESULTS", default="results", type=click.Path(path_type=Path))
-@click.option("--workload", "-w", multiple=True, help="workload(s), in place of those of the experiment")
+@workloads_option()
 @experiment_options
 @plugin_options
 @json_option
@@ -38,13 +39,14 @@ def command(
     results: Path,
     workload: tuple[str, ...],
     plugins: tuple[Path, ...],
-    workload_file: tuple[Path, ...],
     as_json: bool,
     **given: Any,
 ) -> int:
     """Show how far EXPERIMENT is here and now, and why earlier trials no longer count."""
-    store, plugged, machine = open_store(results), registry(plugins, workload_file), describe_machine()
-    plan = make_plan(changed(find_experiment(experiment, store), {"workloads": workload, **given}), plugged, machine)
+    store, machine = open_store(results), describe_machine()
+    wanted = changed(find_experiment(experiment, store), {"workloads": workload, **given})
+    wanted, plugged = with_plugins(wanted, plugins)
+    plan = make_plan(wanted, plugged, machine)
     cells = planned_cells(plan, plugged)
     sources = identity.code_parts(
         [plugged.workload_source(name) for name in plan.experiment.workloads]

@@ -5,6 +5,9 @@ URL, since the name of a folder may hold the separator.
 """
 
 import os
+import sys
 from urllib.parse import unquote
 
-__path__.extend(unquote(folder) for folder in os.environ.get("HARNESS_PLUGINS", "").split(os.pathsep) if folder)
+_FOLDERS = [unquote(folder) for folder in os.environ.get("HARNESS_PLUGINS", "").split(os.pathsep) if folder]
+__path__.extend(_FOLDERS)
+sys.path.extend(_FOLDERS)  # a training script imports the modules beside it by their own names

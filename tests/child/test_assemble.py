@@ -19,7 +19,7 @@ from harness.spec import Arm, Cell, Kind, Measure, NoEffect, Proof, Source, Trea
 from tests.helpers import treatment
 
 ITEMS = 40
-SOURCE = Source(name="net", module="tests.child.test_assemble", path=__file__)
+SOURCE = Source(name="net", module="tests.child.test_assemble", path=__file__, constant="WORKLOAD")
 
 
 @pytest.fixture(autouse=True)

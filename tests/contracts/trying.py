@@ -237,4 +237,4 @@ def _twin_source(source: Source, folder: Path) -> Source:
         "TREATMENT = twin(ORIGINAL)\n"
     )
     add_plugin_folder(folder)
-    return Source(name=source.name, module=f"harness.plugins.{path.stem}", path=str(path))
+    return Source(name=source.name, module=f"harness.plugins.{path.stem}", path=str(path), constant="TREATMENT")
