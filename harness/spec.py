@@ -388,7 +388,7 @@ class Workload:
     unit: str
     """What one item is: "images", "tokens", "steps"."""
     traits: frozenset[str] = frozenset()
-    """Of: conv, batchnorm, image, attention, gelu, dropout, text, padding, repeated_blocks, jupyter, and
+    """Of: conv, batchnorm, image, attention, gelu, dropout, text, padding, repeated_blocks, jupyter, command, and
     attention_function: its modules have an `attend` that may be replaced."""
     presets: Mapping[str, Params]
     """tiny, small and full; each gives every parameter, among them `batch` where there are batches."""

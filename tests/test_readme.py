@@ -18,14 +18,17 @@ from tests.helpers import OWN_LOCKS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
+EXAMPLES = dict(re.findall(r"```python\n# ([\w/]+\.py)\n(.*?)```", README, re.DOTALL))
+"""By the path that a reader would give them."""
+
 
 @pytest.fixture(scope="module")
 def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The examples' files, as a reader would copy them."""
     folder = tmp_path_factory.mktemp("copied") / "my_plugins"
     folder.mkdir()
-    for name, text in re.findall(r"```python\n# my_plugins/(\w+\.py)\n(.*?)```", README, re.DOTALL):
-        (folder / name).write_text(text)
+    for name, text in EXAMPLES.items():
+        (folder.parent / name).write_text(text)
     return folder
 
 
@@ -36,24 +39,37 @@ def harness(*arguments: str | Path, folder: Path) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
+WORKLOAD = ("-w", "train.py:WORKLOAD")
 ARGUMENTS = ("--plugins", "my_plugins", "--treatments", "zero_in_place", "--preset", "tiny", "--device", "cpu")
 
 
 def test_the_example_plug_ins_are_listed_and_planned(plugins: Path) -> None:
-    for kind, name in (("workloads", "small_mlp"), ("treatments", "zero_in_place")):
-        listed = harness("list", kind, "--plugins", "my_plugins", "--json", folder=plugins.parent)
-        assert name in {row["name"] for row in json.loads(listed.stdout)}, listed.stderr
-    planned = harness("plan", "-w", "small_mlp", *ARGUMENTS, "--json", folder=plugins.parent)
+    listed = harness("list", "treatments", "--plugins", "my_plugins", "--json", folder=plugins.parent)
+    assert "zero_in_place" in {row["name"] for row in json.loads(listed.stdout)}, listed.stderr
+    planned = harness("plan", *WORKLOAD, *ARGUMENTS, "--json", folder=plugins.parent)
     assert planned.returncode == 0, planned.stderr
-    assert sorted(trial["arm"] for trial in json.loads(planned.stdout)["trials"]) == ["", "zero_in_place"]
+    trials = json.loads(planned.stdout)["trials"]
+    assert sorted(trial["arm"] for trial in trials) == ["", "zero_in_place"]
+    assert {trial["workload"] for trial in trials} == {"my_model"}
+
+
+def test_a_training_script_becomes_a_workload_in_under_20_lines() -> None:
+    added = EXAMPLES["train.py"].partition("# What the harness needs to know:\n")[2].partition("\nif __name__")[0]
+    assert 0 < len(list(filter(None, added.splitlines()))) < 20
+
+
+def test_the_example_script_still_trains_by_itself(plugins: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=plugins.parent, capture_output=True, text=True, timeout=100, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )  # fmt: skip
+    assert done.stdout.startswith("loss 0."), done.stderr
 
 
 @pytest.mark.full
 def test_the_example_command_ends_in_a_verdict_and_a_report(plugins: Path) -> None:
     """Ten processes. The proof of the example is accepted with the treatment and refused without it."""
-    done = harness(
-        "bench", "small_mlp", *ARGUMENTS, "--max-blocks", "4", "--max-foreign-load", "99", folder=plugins.parent
-    )
+    done = harness("run", *WORKLOAD, *ARGUMENTS, "--max-blocks", "4", "--max-foreign-load", "99", folder=plugins.parent)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "zero_in_place" in done.stdout
     assert list((plugins.parent / "reports").glob("*.html"))

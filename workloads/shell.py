@@ -6,7 +6,6 @@ was started, and what it wrote the last time is kept with the results.
 
 from __future__ import annotations
 
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,25 +19,15 @@ def prepare(cache: Path, source: Path | None, seed: int, *, command: str) -> Dat
     folder = source or Path.cwd()
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder; give one for the command to run in, or leave --data out")
-    arguments = _split(command)
+    arguments = processes.split_line(command)
     if not shutil.which(arguments[0]) and not (folder / arguments[0]).is_file():
         raise UsageError(f"command='{command}': there is no program {arguments[0]}; give its path, or install it")
     return DataRef(folder=str(folder.resolve()), digest="", items=0)
 
 
-def _split(command: str) -> list[str]:
-    try:
-        arguments = shlex.split(command)
-    except ValueError as error:
-        raise UsageError(f"command='{command}' is no command line: {error}; check its quotes") from error
-    if not arguments:
-        raise UsageError("command='' is no command line; give one, --param 'command=python3 -c pass' for instance")
-    return arguments
-
-
 def plain(mode: str, seed: int, *, folder: Path, command: str) -> PlainBench:
     """Give one run of the command."""
-    run = processes.Command(_split(command), folder)
+    run = processes.Command(processes.split_line(command), folder)
     return PlainBench(step=run, items_per_step=1, facts=run.facts)
 
 
@@ -49,7 +38,7 @@ WORKLOAD = Workload(
     summary="any command line, timed as a whole process",
     sources=("https://docs.python.org/3/library/subprocess.html",),
     unit="runs",
-    traits=frozenset(),
+    traits=frozenset({"command"}),
     presets={"tiny": _PARAMS, "small": _PARAMS, "full": _PARAMS},
     devices=("cpu",),
     prepare=prepare,

@@ -20,6 +20,7 @@ VERBS = {
     "run": "run an experiment file, or go on with one that was interrupted",
     "aa": "compare identical runs, to learn what this machine can tell apart",
     "plan": "show what a run would measure, and what it would skip and why",
+    "new": "write a workload or a treatment of your own to start from",
     "judge": "print the verdicts of an experiment from its results",
     "report": "rebuild reports from results, measuring nothing",
     "list": "list workloads, treatments, experiments, metrics or stored runs",

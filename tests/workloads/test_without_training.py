@@ -197,3 +197,18 @@ def test_a_notebook_is_opened(tmp_path: Path) -> None:
     record = trying.run(trying.make_trial("jupyter_open", "", tmp_path, cells=5))
     assert record.reason == ""
     assert record.facts["notebook.bytes"] > 100
+
+
+def test_two_command_lines_are_compared_and_the_outputs_of_both_kept(tmp_path: Path) -> None:
+    """The before and the after of an experiment with any program, each with an exit code that is checked."""
+    before = f"{sys.executable} -S -c 'print(\"before\")'"
+    arm = f"other_command(line={json.dumps(before.replace('before', 'after'))})"
+    plain = trying.run(trying.make_trial("shell", "", tmp_path, command=before, prove=arm))
+    assert (plain.reason, plain.facts["command.output"], plain.already_so) == ("", "before\n", {})
+    other = trying.run(trying.make_trial("shell", arm, tmp_path, command=before))
+    assert other.reason == ""
+    assert other.evidence["other_command"]["command.output"] == "after\n"
+    assert other.facts["command.runs"] == 0, "the first one is not run in the other's place"
+    failed = trying.run(trying.make_trial("shell", "other_command(line=\"sh -c 'exit 4'\")", tmp_path, command=before))
+    assert (failed.outcome, failed.windows) == ("crashed", ())
+    assert "sh ended with exit code 4" in failed.reason

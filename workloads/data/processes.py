@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 from collections.abc import Sequence
@@ -9,12 +10,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.spec import UsageError
+
 OUTPUT_BYTES = 2000
 TIMEOUT_S = 3600
 
 
 class CommandFailed(RuntimeError):
     """The program could not be started, or its exit code is not 0; the message ends with its last words."""
+
+
+def split_line(line: str) -> list[str]:
+    """The program and its arguments; `UsageError` where that is no command line."""
+    try:
+        arguments = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"'{line}' is no command line: {error}; check its quotes") from error
+    if not arguments:
+        raise UsageError("'' is no command line; give one, --param 'command=python3 -c pass' for instance")
+    return arguments
 
 
 @dataclass
