@@ -182,6 +182,12 @@ def test_a_signal_stops_cleanly_and_says_how_to_go_on(results: Path, number: sig
         (["run", "nowhere.toml"], "cannot be read"),
         (["judge", "latest", "nowhere"], "results folder nowhere does not exist"),
         (["report", "--results", "x"], "No such option"),
+        (["run", "-w", "train.py:WORKLOAD"], "train.py does not exist; give a file and the Workload in it"),
+        (["run", "-w", "train:WORKLOAD"], "your own is given as path/to/train.py:NAME"),
+        (["run"], "no workload is named"),
+        (["run", "-w", "shell", "--param", "comand=true"], "did you mean 'command'"),
+        (["run", "-w", "shell", "--param", "command=3"], "parameter 'command' is 3; it takes a str"),
+        (["run", "-w", "shell", "--param", "command"], "--param: 'command' is no parameter; write key=value"),
         (
             ["bench", "noop", "--plugins", "/nowhere", "--treatments", "slowdown"],
             "plug-in folder /nowhere does not exist",
