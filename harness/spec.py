@@ -460,7 +460,10 @@ class PlainBench:
     step: Callable[[], Any]
     items_per_step: int
     facts: Callable[[], dict[str, Any]] = dict
-    """What to keep beside the numbers, asked after the last step: versions, output."""
+    """What to keep beside the numbers, asked after the last step: versions, sizes, output.
+
+    They must be equal in the runs that are compared, except those whose name starts with "kept.".
+    """
 
 
 # ------------------------------------------------------------------------------------------------ arms, cells, trials

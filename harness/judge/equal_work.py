@@ -11,6 +11,9 @@ from harness.record import TrialRecord
 WORK = ("workload", "mode", "preset", "input", "params_json", "data_digest", "rank_count", "items_per_step")
 """Columns that say how much of what is done in a step. A treatment declares them by these names."""
 
+KEPT = frozenset({"kept"})
+"""Facts below this name are what a run left behind ("kept.output"): no two runs need have them equal."""
+
 
 def undeclared_differences(treated: TrialRecord, baseline: TrialRecord) -> list[str]:
     """What differs between the two trials and is declared by neither arm: "items_per_step: 4 before, 8 after".
@@ -18,7 +21,7 @@ def undeclared_differences(treated: TrialRecord, baseline: TrialRecord) -> list[
     Compares the columns of `WORK` and the runtime facts that both processes read back. A declaration covers the fact of
     its name and those below it ("torch" covers "torch.version").
     """
-    declared = _names(treated.declared_changes_json) | _names(baseline.declared_changes_json)
+    declared = KEPT | _names(treated.declared_changes_json) | _names(baseline.declared_changes_json)
     before, after = _work(baseline), _work(treated)
     if treated.facts_json != baseline.facts_json:
         before, after = before | _facts(baseline.facts_json), after | _facts(treated.facts_json)

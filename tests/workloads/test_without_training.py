@@ -150,8 +150,8 @@ def test_a_command_runs_in_its_folder_and_its_output_is_kept(tmp_path: Path) -> 
     bench.step()
     bench.step()
     assert (tmp_path / "log").read_text() == "more\nmore\n"
-    assert bench.facts()["command.output"] == f"2\n{tmp_path}\n"
-    assert bench.facts()["command.runs"] == 2
+    assert bench.facts()["kept.output"] == f"2\n{tmp_path}\n"
+    assert bench.facts()["kept.runs"] == 2
 
 
 def test_a_failing_command_is_no_number(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_command_that_cannot_be_is_refused_before_anything_runs(command: str, 
 def test_a_real_trial_of_a_command(tmp_path: Path) -> None:
     record = trying.run(trying.make_trial("shell", "", tmp_path, command=f"{sys.executable} -c 'print(6 * 7)'"))
     assert record.reason == ""
-    assert record.facts["command.output"] == "42\n"
+    assert record.facts["kept.output"] == "42\n"
 
 
 def test_the_notebook_has_as_many_cells_as_asked(tmp_path: Path) -> None:
@@ -204,11 +204,11 @@ def test_two_command_lines_are_compared_and_the_outputs_of_both_kept(tmp_path: P
     before = f"{sys.executable} -S -c 'print(\"before\")'"
     arm = f"other_command(line={json.dumps(before.replace('before', 'after'))})"
     plain = trying.run(trying.make_trial("shell", "", tmp_path, command=before, prove=arm))
-    assert (plain.reason, plain.facts["command.output"], plain.already_so) == ("", "before\n", {})
+    assert (plain.reason, plain.facts["kept.output"], plain.already_so) == ("", "before\n", {})
     other = trying.run(trying.make_trial("shell", arm, tmp_path, command=before))
     assert other.reason == ""
-    assert other.evidence["other_command"]["command.output"] == "after\n"
-    assert other.facts["command.runs"] == 0, "the first one is not run in the other's place"
+    assert other.facts["kept.output"] == "after\n"
+    assert other.facts["command"] == other.evidence["other_command"]["command"] != plain.facts["command"]
     failed = trying.run(trying.make_trial("shell", "other_command(line=\"sh -c 'exit 4'\")", tmp_path, command=before))
     assert (failed.outcome, failed.windows) == ("crashed", ())
     assert "sh ended with exit code 4" in failed.reason

@@ -59,7 +59,7 @@ class Command:
 
     def facts(self) -> dict[str, Any]:
         """What was run, how often, and the end of what it wrote the last time."""
-        return {"command": list(self.arguments), "command.runs": self.runs, "command.output": self._tail()}
+        return {"command": list(self.arguments), "kept.runs": self.runs, "kept.output": self._tail()}
 
 
 def wait_until(ready: Any, seconds: float, what: str) -> None:
