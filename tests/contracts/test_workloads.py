@@ -19,7 +19,7 @@ WORKLOADS = trying.registry().workloads
 MODES = [(name, mode) for name, workload in WORKLOADS.items() for mode in workload.modes]
 SAMPLE = ("gpt2_small", "train")
 """The quickest that has everything: a model, data, and a loss."""
-ONE_A_BATCH_ELEMENT = ("images", "documents", "rows")
+ONE_A_BATCH_ELEMENT = ("images", "rows")
 """Units of which a batch of so many has exactly so many; of tokens it depends on the text."""
 
 
