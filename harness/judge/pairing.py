@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from harness.judge.family import primary_metrics
 from harness.judge.processes import Process, common_start, processes
 from harness.judge.types import Word
 from harness.metrics import PRIMARY, WindowTable
-from harness.record import RETRIES, Outcome, TrialRecord
+from harness.record import FAILURES, RETRIES, Outcome, TrialRecord
 from harness.spec import Experiment, Kind, Scalar
 
 FEWEST_DROPPED = 2
@@ -99,6 +99,8 @@ class Contrast:
     dropped: int = 0
     obstacle: Obstacle | None = None
     notes: tuple[str, ...] = ()
+    failure: str = ""
+    """How often one of its trials failed for good, and of what: said whatever the complete blocks show."""
     metric: str = PRIMARY
 
 
@@ -307,7 +309,20 @@ def _contrast(
         obstacle = Obstacle(Word.INVALID, f"{dropped} of {dropped + len(pairs)} blocks were {cause}", True)
     elif not pairs:
         obstacle = _nothing_measured(own, baseline, notes)
-    return Contrast(place, asked.arm, asked.baseline, tuple(pairs), dropped, obstacle, notes)
+    failure = _failure({record.trial_id for record in own}, {record.trial_id for record in baseline}, blocks)
+    return Contrast(place, asked.arm, asked.baseline, tuple(pairs), dropped, obstacle, notes, failure)
+
+
+def _failure(own: Set[str], baseline: Set[str], blocks: Sequence[Block]) -> str:
+    """What became of the blocks in which a trial of either side failed and was not tried again with success."""
+    tried = [block for block in blocks if any(record.trial_id in own | baseline for record in block.trials.values())]
+    for who, ids in (("", own), ("the baseline: ", baseline)):
+        trials = [each for block in tried for each in block.trials.values() if each.trial_id in ids]
+        failed = [each for each in trials if each.outcome in FAILURES]
+        if failed:
+            count = len({(each.session_id, each.block_index) for each in failed})
+            return f"{who}{_words(failed[-1].outcome)} in {count} of {len(tried)} blocks: {failed[-1].reason}"
+    return ""
 
 
 def _pair(block: Block, members: Sequence[Process]) -> Pair:

@@ -127,6 +127,7 @@ def _verdict(
     decided_before = not measured.going_on.decides and measured.decided_before(alpha, rope)
     if decided_before:  # no alpha need be kept for going on: this look stands for the next one
         measured = replace(measured, look=measured.going_on)
+    failure = series.contrast.failure
     look, center, half = measured.look, float(of.center), measured.half_width(analysis, alpha)
     fewest, most = min(measured.weights), max(measured.weights)
     enough = series.blocks >= fewest
@@ -149,9 +150,10 @@ def _verdict(
         reason = _decided_words(comparison, code, analysis.rope, series)
         if not precise:
             reason += f"; known to {math.expm1(half):.2%}, {analysis.precision:.2%} is asked for"
-        return replace(comparison, reason=reason)
+        return replace(comparison, reason=reason, notes=(*filter(None, [failure]), *comparison.notes))
     needed = blocks_needed(center, float(of.spread), rope, dict(measured.weights), alpha)
-    return replace(comparison, blocks_needed=needed, reason=_open_words(comparison, look, needed, fewest, exhausted))
+    reason = _open_words(comparison, look, needed, fewest, exhausted)
+    return replace(comparison, blocks_needed=needed, reason="; ".join(filter(None, [failure, reason])))
 
 
 def _notes(series: Series, of: Estimate, level: float) -> list[str]:
@@ -204,4 +206,5 @@ def _without_numbers(experiment: Experiment, contrast: Contrast, fewest: int, la
         reason = f"its trials do not all have a {contrast.metric} ({METRICS[contrast.metric].summary})"
         return replace(empty, verdict=Word.NOT_RUN, reason=reason, final=True)
     reason = f"{len(contrast.pairs)} complete block; no verdict with fewer than {fewest}"
+    reason = "; ".join(filter(None, [contrast.failure, reason]))
     return replace(empty, verdict=Word.INCONCLUSIVE, reason=reason, final=last_look)

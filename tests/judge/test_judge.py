@@ -133,6 +133,24 @@ def test_a_failed_arm_is_not_run(outcome: Outcome) -> None:
     assert run.verdict("x").verdict is Word.FASTER
 
 
+@pytest.mark.parametrize("good", [1, 2, 4])
+@pytest.mark.parametrize(("side", "who"), [("x", ""), ("", "the baseline: ")])
+def test_a_failure_after_good_blocks_is_named_whatever_the_verdict(good: int, side: str, who: str) -> None:
+    run = Run(["x", "y"]).blocks(good, jitter({"x": 0.9, "y": 0.9}))
+    for position, arm in enumerate(["x", ""] if side == "" else ["", "x"]):
+        failed = {"outcome": Outcome.OOM_DEVICE, "reason": "2 GiB too many"} if arm == side else {}
+        run.trial(arm, good, position, **failed)
+    found = run.verdict()
+    said = f"{who}oom device in 1 of {good + 1} blocks: 2 GiB too many"
+    assert found.blocks == good
+    assert found.verdict is (Word.FASTER if good == 4 else Word.INCONCLUSIVE)
+    assert found.reason.startswith(said) == (good < 4)
+    assert (said in found.notes) == (good == 4)
+    if side == "x":
+        others = run.verdict("y")
+        assert not any("oom" in words for words in (others.reason, *others.notes))
+
+
 def test_a_crash_is_final_after_its_retry() -> None:
     run = Run()
     run.trial("", 0, 0)
