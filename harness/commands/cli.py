@@ -100,6 +100,8 @@ def main(argv: list[str] | None = None) -> None:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asks to go on
         signal.signal(signal.SIGHUP, _stop)
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `harness.__main__` left it so
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = cli.main(args=argv, prog_name="harness", standalone_mode=False)
     except UsageError as error:
         say(f"error: {error}")
@@ -108,8 +110,9 @@ def main(argv: list[str] | None = None) -> None:
         with contextlib.suppress(OSError, AttributeError):
             error.show()
         code = Exit.USER_ERROR
-    except click.exceptions.Abort as error:  # click makes one of a KeyboardInterrupt
-        code = 128 + (error.__cause__.number if isinstance(error.__cause__, Stopped) else signal.SIGINT)
+    except (KeyboardInterrupt, click.exceptions.Abort) as error:  # click makes the second of the first
+        stop = error.__cause__ or error
+        code = 128 + (stop.number if isinstance(stop, Stopped) else signal.SIGINT)
     except BrokenPipeError:
         sys.stderr.close()
         code = Exit.FINE
