@@ -119,4 +119,7 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         say(f"error: {error.filename or 'a file'}: {error.strerror or error}")
         code = Exit.USER_ERROR
+    except MemoryError:
+        say("error: this process may use no more memory; give it more (ulimit -v, the container's limit) and try again")
+        code = Exit.USER_ERROR
     sys.exit(int(code or 0))

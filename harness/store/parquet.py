@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import re
@@ -17,6 +18,8 @@ from harness.store.schema import SCHEMA_VERSION
 SEAL_KEY = b"harness.seal"
 SEAL = re.compile(rb"harness\.seal.{1,8}?([0-9a-f]{64})", re.DOTALL)
 BLANK = b"0" * 64
+WANTING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors of a process that has run out of something: the file may be whole, and is not called damaged."""
 
 
 class Damaged(Exception):
@@ -29,7 +32,10 @@ class Damaged(Exception):
 
 
 def load(path: Path) -> bytes:
-    """The bytes of a file. Raises `Damaged` where they cannot be had, and FileNotFoundError."""
+    """The bytes of a file.
+
+    Raises `Damaged` where they cannot be had, FileNotFoundError, and OSError where this process lacks what it takes.
+    """
     try:
         if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
             raise Damaged("foreign", "a pipe or a device, and no file")  # to read it might never end
@@ -39,6 +45,8 @@ def load(path: Path) -> bytes:
             raise Damaged("foreign", "a link that leads nowhere") from None
         raise
     except OSError as error:
+        if error.errno in WANTING:
+            raise
         raise Damaged("unreadable", f"the file cannot be read: {error.strerror}") from None
 
 
@@ -97,6 +105,8 @@ def decode(folder: str, content: bytes) -> pa.Table:
 def _open(content: bytes, sealed: bool) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(pa.BufferReader(content))
+    except MemoryError:  # an ArrowException too, and nothing that is wrong with the file
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         kind = "altered" if sealed else "truncated"
         raise Damaged(kind, f"the file cannot be read as Parquet: {str(error).splitlines()[0]}") from None

@@ -165,10 +165,14 @@ class Store:
             raise UsageError(f"{path}: {damage.reason}") from None
 
     def specs(self) -> dict[str, str]:
-        """The experiments asked so far, as TOML by spec id; altered files are left out, `verify` names them."""
-        folder = self.root / "specs"
-        contents = {path.stem: path.read_bytes() for path in sorted(folder.glob("s*.toml")) if path.is_file()}
-        return {stem: content.decode("utf-8") for stem, content in contents.items() if text_is_sealed(content)}
+        """The experiments asked so far, as TOML by spec id; damaged files are left out, `verify` names them."""
+        found = {}
+        for path in sorted((self.root / "specs").glob("s*.toml")):
+            with contextlib.suppress(parquet.Damaged, FileNotFoundError):
+                content = parquet.load(path)
+                if text_is_sealed(content):
+                    found[path.stem] = content.decode("utf-8")
+        return found
 
     def spec(self, spec_id: str) -> str:
         """The TOML of one experiment. Raises UsageError if it is not there or altered."""

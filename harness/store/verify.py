@@ -16,20 +16,36 @@ from harness.store import files, parquet
 from harness.store.bundle import COMPACT, SIBLINGS, read_rows, read_sibling, trial_ids
 from harness.store.finding import Finding
 from harness.store.schema import to_rows
-from harness.store.store import FOLDERS, text_is_sealed
+from harness.store.store import FOLDERS, stems, text_is_sealed
 
 Rows = dict[str, pa.Table]
 """By stem, of the rows in trials/ the columns that tell what lies beside them."""
 WITNESSES = tuple(f"{folder}_{what}" for folder in SIBLINGS for what in ("rows", "sha256"))
+LOOKS = 10
 QUARANTINE = "quarantine"
 MOVED = ("empty", "truncated", "altered", "foreign", "leftover", "orphan")
 """What `quarantine` moves. A newer file is whole, and a missing one is not there."""
 
 
 def verify(root: Path) -> list[Finding]:
-    """Everything in a results folder that is not as it should be, in order of the paths."""
+    """Everything in a results folder that is not as it should be, in order of the paths.
+
+    Looks again where files were taken away meanwhile: by a compaction, which leaves their trials in another file.
+    """
     if not root.is_dir():
         raise UsageError(f"there is no results folder {root}")
+    for _ in range(LOOKS):
+        before = set(stems(root / "trials"))
+        try:
+            found = _look(root)
+        except FileNotFoundError:
+            continue
+        if before <= set(stems(root / "trials")):
+            return found
+    raise UsageError(f"files of {root} go away while they are read; check it when nothing else works on it")
+
+
+def _look(root: Path) -> list[Finding]:
     rows: Rows = {}
     found = [*_check_names(root), *_check_rows(root, rows), *_check_siblings(root, rows)]
     found += [*_check_copies(rows), *_check_environments(root), *_check_specs(root)]
@@ -99,9 +115,14 @@ def _check_environments(root: Path) -> Iterator[Finding]:
 
 def _check_specs(root: Path) -> Iterator[Finding]:
     for path in _entries(root / "specs"):
-        is_text = path.suffix == ".toml" and path.is_file() and not files.is_temporary(path)
-        if is_text and not text_is_sealed(path.read_bytes()):
-            yield _finding(root, path, "altered", "the text was altered after it was written: its SHA-256 does not fit")
+        if path.suffix != ".toml" or not path.is_file() or files.is_temporary(path):
+            continue
+        try:
+            if not text_is_sealed(parquet.load(path)):
+                reason = "the text was altered after it was written: its SHA-256 does not fit"
+                yield _finding(root, path, "altered", reason)
+        except parquet.Damaged as damage:
+            yield Finding.of(path.relative_to(root), damage)
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -143,3 +143,14 @@ def test_litter_in_a_results_folder_is_left_alone_and_never_a_traceback(
         after = {path: sha for path, sha in hashes(littered).items() if "compact" not in path}
         assert after == before
     assert [record.position for record in Store(littered).trials()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(24, "Too many open files", "some/file")])
+def test_what_a_process_runs_out_of_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, results: Path, error: Exception
+):
+    Store(results).write_trial(*make_trial(0))
+    monkeypatch.setattr(Store, "trials", lambda self, *given: (_ for _ in ()).throw(error))
+    code, out, err = run(capsys, "list", "runs")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert ("memory" if isinstance(error, MemoryError) else "some/file: Too many open files") in err

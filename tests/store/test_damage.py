@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -228,3 +230,44 @@ def test_ten_thousand_stale_leftovers_change_nothing(tmp_path: Path) -> None:
     store.write_trial(*make_trial(2))
     assert time.process_time() - started < 1
     assert sum(finding.kind == "leftover" for finding in verify(tmp_path)) == 10_000
+
+
+@pytest.mark.parametrize("wanting", [OSError(errno.EMFILE, "Too many open files"), pa.lib.ArrowMemoryError("no more")])
+def test_a_process_that_has_run_out_of_something_calls_no_file_damaged(
+    results: Path, monkeypatch: pytest.MonkeyPatch, wanting: Exception
+):
+    """Its quarantine would move whole files."""
+    Store(results).write_trial(*make_trial(0))
+    where = (Path, "read_bytes") if isinstance(wanting, OSError) else (pq, "ParquetFile")
+    monkeypatch.setattr(*where, lambda *given: (_ for _ in ()).throw(wanting))
+    for look in (verify, lambda root: Store(root).trials()):
+        with pytest.raises(type(wanting)):
+            look(results)
+
+
+@pytest.mark.parametrize("step", ["read_rows", "read_sibling"])
+def test_what_a_compaction_takes_away_meanwhile_is_no_loss(results: Path, monkeypatch: pytest.MonkeyPatch, step: str):
+    for number in range(4):
+        Store(results).write_trial(*make_trial(number))
+    read = verify.__globals__[step]
+
+    def after_a_compaction(*given: Any) -> Any:
+        compact(Store(results), at_least=2)
+        return read(*given)
+
+    monkeypatch.setitem(verify.__globals__, step, after_a_compaction)
+    assert verify(results) == []
+
+
+def test_a_file_that_the_disk_does_not_give_back_is_named_and_the_rest_is_read(results: Path):
+    store = Store(results)
+    kept = store.write_trial(*make_trial(0))
+    store.write_spec("s" + "1" * 64, "a = 1\n")
+    lost = [results / "trials" / f"{trial_name(1)}.parquet", results / "specs" / f"s{'2' * 64}.toml"]
+    for path in lost:
+        path.symlink_to("/proc/self/mem")  # whose beginning cannot be read: EIO
+    assert {(found.path, found.kind) for found in verify(results)} == {
+        (str(path.relative_to(results)), "unreadable") for path in lost
+    }
+    assert Store(results).trials() == [kept]
+    assert list(Store(results).specs()) == ["s" + "1" * 64]
