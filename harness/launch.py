@@ -118,7 +118,7 @@ class LocalExecutor:
             return self._run(trial, change, timeout_s, work)
 
     def _run(self, trial: Trial, change: ProcessChange, timeout_s: float, work: Path) -> Launched:
-        (work / "trial.json").write_bytes(msgspec.json.format(msgspec.json.encode(trial)))
+        (work / "trial.json").write_bytes(as_json(trial))
         argv = command(trial, change, work / "trial.json")
         env = child_environment(trial, change, self.environment)
         become_subreaper()
@@ -157,6 +157,17 @@ class LocalExecutor:
 
 
 # ------------------------------------------------------------------------------------------------ what is started
+
+
+def as_json(trial: Trial) -> bytes:
+    """What the child reads. Raises UsageError for a path that JSON cannot hold."""
+    try:
+        return msgspec.json.format(msgspec.json.encode(trial))
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"the path {error.object} has bytes that are no UTF-8, or that this locale (LC_ALL) does not know; "
+            "give results, data and code another folder"
+        ) from error
 
 
 def command(trial: Trial, change: ProcessChange, trial_file: Path) -> list[str]:

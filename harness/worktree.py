@@ -143,6 +143,8 @@ def _describe(git: Git) -> Tree:
         patch = ""
     if SECRET_CONTENT.search(patch.encode("utf-8", "surrogateescape")):
         patch, omitted["(the patch)"] = "", "a line that was taken out looks like a secret"
+    if any("\ud800" <= each <= "\udfff" for each in patch):  # it could not be stored as it is
+        patch, omitted["(the patch)"] = "", "it holds text that is not UTF-8; the tree's id covers it"
     return Tree(
         state="ok",
         commit=commit,

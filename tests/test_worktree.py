@@ -136,6 +136,16 @@ def test_secrets_are_refused_and_named(repository: Path, name: str, text: str, r
     assert text not in repr(tree.facts())
 
 
+def test_a_patch_that_is_not_utf8_is_omitted_and_named(repository: Path) -> None:
+    (repository / "latin1.txt").write_bytes("caf\u00e9".encode("latin-1"))
+    tree = describe_tree(repository)
+    assert tree.patch == ""
+    assert "not UTF-8" in tree.omitted[0]
+    (repository / "latin1.txt").write_bytes("caf\u00e8".encode("latin-1"))
+    assert describe_tree(repository).tree_id != tree.tree_id
+    "".join(fact.value or "" for fact in tree.facts()).encode()
+
+
 def test_a_secret_that_was_taken_out_is_not_in_the_patch(repository: Path) -> None:
     token = "hf_" + "a" * 34
     (repository / "train.py").write_text(f"token = '{token}'\n")

@@ -98,10 +98,9 @@ class Store:
 
     def write_environment(self, facts: Iterable[Fact]) -> str:
         """Store what is known of an environment; returns its name. The same facts are stored once."""
-        facts = sorted(facts, key=lambda fact: fact.path)
-        name = name_environment(facts)
-        content = parquet.encode("environments", to_table("environments", facts))
-        self._write_once(self._path("environments", name), content)
+        table = to_table("environments", sorted(facts, key=lambda fact: fact.path))
+        name = name_environment(to_rows(table, Fact))  # as they are read again, odd text made valid
+        self._write_once(self._path("environments", name), parquet.encode("environments", table))
         return name
 
     def write_spec(self, spec_id: str, toml_text: str) -> None:

@@ -54,6 +54,19 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_measured(
     assert Path("file").read_text() == "precious"
 
 
+@pytest.mark.parametrize("variable", ["RESULTS", "XDG_CACHE_HOME"])
+def test_a_path_that_is_no_utf8_is_refused_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str], results: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+):
+    Path("short.toml").write_text(TICKING)
+    monkeypatch.setenv(variable, str(Path.cwd() / "caf\udce9"))
+    code, out, err = run(capsys, "run", "short.toml", "--plugins", PLUGINS)
+    assert (code, out) == (2, "")
+    assert "caf\\udce9/" in err.splitlines()[-1]
+    assert "has bytes that are no UTF-8" in err.splitlines()[-1]
+    assert Store(results).trials() == []
+
+
 def test_a_name_that_breaks_the_line_or_turns_the_text_is_shown_in_escapes(capsys: pytest.CaptureFixture[str]):
     for argv in (["bench", "res\nnet\u202e\x1b[31m"], ["run", "a\nb\u202e\x1b[31m.toml"], ["li\nst\u202e\x1b[31m"]):
         code, _, err = run(capsys, *argv)

@@ -15,7 +15,7 @@ import pytest
 from harness import store as stores
 from harness.record import Fact, Outcome, TrialRecord
 from harness.spec import UsageError
-from harness.store import TRIALS, Store, parquet
+from harness.store import TRIALS, Store, parquet, verify
 from harness.store.schema import TABLES, to_table
 from tests.store.making import make_trial, trial_name
 
@@ -174,3 +174,12 @@ def test_files_are_readable_by_others_and_writable_only_by_the_owner(tmp_path: P
     store.write_spec("s1", "")
     modes = {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()}
     assert modes <= {0o644, 0o644 & ~0o022}
+
+
+@pytest.mark.parametrize("value", ["caf\udce9", "\ud83d", "a\0b", "\u202e\n", "", None])
+def test_an_odd_fact_is_stored_under_the_name_that_verify_expects(results: Path, value: str | None):
+    """A name that is no UTF-8 is a fact like any other."""
+    store = Store(results)
+    name = store.write_environment([Fact(path="a", value=value, source="x")])
+    assert verify(results) == []
+    assert store.write_environment(store.environment(name)) == name
