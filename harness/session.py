@@ -36,6 +36,7 @@ from harness.record import FAILURES, RETRIES, Outcome, TrialRecord, Window
 from harness.registry import Registry
 from harness.spec import Kind
 from harness.status import Present, counts, superseded_by
+from harness.trial_log import TrialLog
 from harness.trials import Trials
 
 if TYPE_CHECKING:
@@ -98,10 +99,8 @@ class Session:
     ids: SessionIds
     session_id: str = field(default_factory=identity.new_id)
     clock: Callable[[], float] = time.monotonic
-    records: list[TrialRecord] = field(default_factory=list)
     windows: dict[str, Any] = field(default_factory=dict)
     dropped: dict[Place, set[str]] = field(default_factory=dict)
-    durations: list[float] = field(default_factory=list)
     started: float = 0.0
 
     @functools.cached_property
@@ -118,6 +117,11 @@ class Session:
             work=self.store.root / ".work",
             on_bad_item=self.options.on_bad_item,
         )
+
+    @functools.cached_property
+    def log(self) -> TrialLog:
+        """The trials that count, earlier sessions' and this one's."""
+        return TrialLog(self.trials.is_at)
 
     def run(self) -> Result:
         """Measure until every arm at every place is decided, the looks are used up, or the budget is spent."""
@@ -149,7 +153,7 @@ class Session:
 
     def _ended(self, stopped_by: str) -> Result:
         verdicts = self.judge(last_look=True)
-        failures = sum(record.outcome in FAILURES for record in self._last_attempts() if not record.is_skip)
+        failures = sum(record.outcome in FAILURES for record in self.log.last_attempts() if not record.is_skip)
         return Result(verdicts, failures, stopped_by)
 
     # -------------------------------------------------------------------------------------------- before the blocks
@@ -164,15 +168,14 @@ class Session:
         superseded: list[TrialRecord] = []
         for record in self.store.trials(self.spec_id):
             if counts(record, codes.get((record.workload, record.arm), ""), self.ids):
-                self.records.append(record)
+                self.log.records.append(record)
             elif record.duration_ns:
                 superseded.append(record)
-        timed = [record.trial_id for record in self.records if record.steps_rows]
+        timed = [record.trial_id for record in self.log.records if record.steps_rows]
         self.windows.update(self.store.windows(timed))
-        self.durations += [record.duration_ns / 1e9 for record in self.records if record.duration_ns]
-        if self.records:
+        if self.log.records:
             self.progress.note(
-                f"{len(self.records)} trials of this experiment are in the store already; going on after them"
+                f"{len(self.log.records)} trials of this experiment are in the store already; going on after them"
             )
         if superseded:
             self.progress.note(
@@ -194,16 +197,13 @@ class Session:
             return
         for place in self.plan.places:
             for arm in self.plan.treated(place):
-                last = next((r for r in reversed(self.records) if r.arm == arm and self._is_timed_at(r, place)), None)
+                last = self.log.last_timed(place, arm)
                 if last is not None and ends_its_arm(last):
                     self._drop(place, arm)
                     self.progress.note(
                         f"{place.label}: {arm} is left out, since it failed before ({last.outcome}: {last.reason}); "
                         "--new-session tries it again"
                     )
-
-    def _is_timed_at(self, record: TrialRecord, place: Place) -> bool:
-        return record.block_index is not None and self._at(record, place)
 
     def _make_data(self) -> None:
         for place in self.plan.places:
@@ -216,11 +216,8 @@ class Session:
 
     def _write_skips(self) -> None:
         for skip in self.plan.skips:
-            if not any(self._is_skip(record, skip.place, skip.arm) for record in self.records):
+            if not self.log.has_skip(skip.place, skip.arm):
                 self._write_row(skip.place, skip.arm, Outcome.NOT_APPLICABLE, skip.reason)
-
-    def _is_skip(self, record: TrialRecord, place: Place, arm: str) -> bool:
-        return record.is_skip and record.arm == arm and self._at(record, place)
 
     def _write_row(self, place: Place, arm: str, outcome: Outcome, reason: str) -> None:
         trial = self.trials.make(place, arm, Kind.TIMING, None, None)
@@ -247,12 +244,10 @@ class Session:
         return any("compile" in treatment.hooks for treatment, _ in self.trials.treatments(arm))
 
     def _earlier_preparation(self, place: Place, arm: str) -> TrialRecord | None:
-        for record in reversed(self.records):
-            if record.kind == Kind.PREPARE and record.arm == arm and self._at(record, place):
-                cache = self.trials.compile_cache(place, arm)
-                kept = not self._compiles(arm) or (cache.is_dir() and any(cache.iterdir()))
-                return record if record.outcome is Outcome.OK and kept else None
-        return None
+        record = self.log.preparation(place, arm)
+        cache = self.trials.compile_cache(place, arm)
+        kept = not self._compiles(arm) or (cache.is_dir() and any(cache.iterdir()))
+        return record if record is not None and record.outcome is Outcome.OK and kept else None
 
     def _drop_already_so(self, place: Place, baseline: TrialRecord) -> None:
         """An arm one of whose treatments the baseline shows as well compares less than it says."""
@@ -261,7 +256,7 @@ class Session:
             for use in self.trials.arm(arm).uses:
                 if format_use(use) in accepted:
                     self._drop(place, arm)
-                    if not any(self._is_skip(record, place, arm) for record in self.records):
+                    if not self.log.has_skip(place, arm):
                         reason = (
                             f"{format_use(use)} is already so in the baseline ({json.dumps(accepted[format_use(use)])})"
                         )
@@ -276,10 +271,10 @@ class Session:
         for arm in arms:
             if arm in self.dropped.get(place, set()) or self._budget_is_spent(place, [arm]):
                 continue
-            record = self._earlier_numerics(at, arm) or self._attempt(at, arm, Kind.NUMERICS, None, None)
+            record = self.log.numerics(at, arm) or self._attempt(at, arm, Kind.NUMERICS, None, None)
             if record.outcome is Outcome.WRONG_NUMERICS:
                 self._drop(place, arm)
-                if not any(self._is_skip(each, place, arm) for each in self.records):
+                if not self.log.has_skip(place, arm):
                     self._write_row(place, arm, record.outcome, record.reason)
 
     def _numerics_place(self, place: Place) -> Place:
@@ -289,13 +284,9 @@ class Session:
         params = {**workload.presets[preset], **({"dropout": 0.0} if "dropout" in place.params else {})}
         return Place(place.workload, Frozen(params), preset, place.mode, place.input, Frozen())
 
-    def _earlier_numerics(self, place: Place, arm: str) -> TrialRecord | None:
-        found = (r for r in reversed(self.records) if r.kind == Kind.NUMERICS and r.arm == arm)
-        return next((r for r in found if self._at(r, place) and r.numerics_json), None)
-
     def _mark_if_wrong(self, record: TrialRecord, place: Place) -> None:
         """Mark a numerics trial whose arm computes something else than the plain model."""
-        plain = self._earlier_numerics(place, "")
+        plain = self.log.numerics(place, "")
         if record.numerics_json and record.arm and plain is not None:
             wrong = numerics.check_records(record, plain).wrong
             if wrong:
@@ -319,7 +310,7 @@ class Session:
         last = int(analysis.max_blocks * (1 + DISTURBED_BLOCKS_ALLOWED))
         next_block = dict.fromkeys(places, 0)
         if self.options.new_session:
-            next_block = {place: self._blocks_so_far(place) for place in places}
+            next_block = {place: self.log.next_block(place) for place in places}
         first_block = dict(next_block)
         open_places = list(places)
         while open_places:
@@ -329,17 +320,12 @@ class Session:
                     open_places.remove(place)
                     continue
                 order = block_order(self.plan, place, next_block[place], undecided)
-                if not self._is_complete(place, next_block[place], order):
+                if not self.log.is_complete(place, next_block[place], len(order)):
                     if self._budget_is_spent(place, order) or not self._block(place, next_block[place], order):
                         return "budget"
                     self.trials.check_code()
                 next_block[place] += 1
         return ""
-
-    def _blocks_so_far(self, place: Place) -> int:
-        """The next block after all earlier ones, even, so that the orders stay paired."""
-        indices = [r.block_index for r in self.records if r.block_index is not None and self._at(r, place)]
-        return (max(indices, default=-1) + 2) // 2 * 2
 
     def _undecided(self, place: Place) -> list[str]:
         own = self.session_id if self.options.new_session else ""
@@ -353,28 +339,12 @@ class Session:
     def _is_place(self, comparison: Any, place: Place) -> bool:
         return comparison.workload == place.workload and dict(comparison.axes) == dict(place.axes)
 
-    def _is_complete(self, place: Place, block: int, order: Sequence[str]) -> bool:
-        """Whether one session has finished every position of the block, whatever the outcomes were."""
-        done: dict[str, set[int]] = {}
-        for record in self.records:
-            if record.block_index == block and record.position is not None and self._at(record, place):
-                done.setdefault(record.session_id, set()).add(record.position)
-        return any(positions >= set(range(len(order))) for positions in done.values())
-
     def _budget_is_spent(self, place: Place, arms: Iterable[str], allowance: float = 1.0) -> bool:
         """Whether trials of these arms, as long as the last ones of their kind, would end after the budget."""
         if self.options.budget_s is None:
             return False
-        needed_s = sum(self._expected_s(place, arm) for arm in arms)
+        needed_s = sum(self.log.expected_s(place, arm) for arm in arms)
         return self.clock() - self.started + needed_s > self.options.budget_s * allowance
-
-    def _expected_s(self, place: Place, arm: str) -> float:
-        """How long a trial takes: as its arm's latest, or as the place's latest, or unknown and so 0."""
-        for arms in ([arm], self.plan.arms):
-            for record in reversed(self.records):
-                if record.arm in arms and record.duration_ns and self._at(record, place):
-                    return record.duration_ns / 1e9
-        return 0.0
 
     def _block(self, place: Place, block: int, order: Sequence[str]) -> bool:
         """Measure one block; False where the budget ended it, since its trials took longer than they were known to."""
@@ -429,37 +399,22 @@ class Session:
                 record.reason = f"{what} {share:.2f} {unit} while it was timed; the limit is {limit:g}"
 
     def _announce(self, place: Place, arm: str, kind: Kind) -> None:
-        seconds = self.durations[-20:]
-        typical = sum(seconds) / len(seconds) if seconds else None
+        typical = self.log.typical_s()
         trials = trials_before(self.plan, self.registry) + fewest_blocks(self.plan) * trials_in_round(self.plan)
-        done = sum(record.duration_ns is not None for record in self.records)
+        done = self.log.measured()
         left = typical * max(0, trials - done) if typical is not None else None
         what = place.label if kind is Kind.TIMING else f"{place.label}, {kind}"
         self.progress.start(what, arm or "baseline", done, max(trials, done + 1), left)
 
     def _keep(self, record: TrialRecord, windows: Sequence[Window]) -> None:
-        self.records.append(record)
-        if record.duration_ns:
-            self.durations.append(record.duration_ns / 1e9)
+        self.log.records.append(record)
         if windows:
             self.windows.update(self.store.windows([record.trial_id]))
 
-    def _last_attempts(self) -> list[TrialRecord]:
-        """The records that no later try of the same place in a block, or of the same arm's preparation, replaced."""
-        last: dict[tuple[Any, ...], TrialRecord] = {}
-        for record in self.records:
-            last[
-                (record.workload, record.params_json, record.kind, record.arm, record.block_index, record.position)
-            ] = record
-        return list(last.values())
-
     def judge(self, only_session: str = "", last_look: bool = False) -> Judgement:
         """The verdicts so far, from all trials of the experiment or from those of one session."""
-        records = [record for record in self.records if only_session in ("", record.session_id)]
+        records = [record for record in self.log.records if only_session in ("", record.session_id)]
         return judge(self.plan.experiment, self.spec_id, records, self.windows, last_look=last_look)
-
-    def _at(self, record: TrialRecord, place: Place) -> bool:
-        return self.trials.is_at(record, place)
 
 
 def ends_its_arm(record: TrialRecord) -> bool:

@@ -38,7 +38,9 @@ ALLOWED: dict[str, set[str]] = {
     "status": CORE | {"identity"},
     "select": CORE,
     "trials": CORE | {"registry", "identity", "plan"},
-    "session": PARENT | {"launch", "telemetry", "collect", "status", "trials", "store", "metrics", "judge"},
+    "trial_log": CORE | {"plan"},
+    "session": PARENT
+    | {"launch", "telemetry", "collect", "status", "trials", "trial_log", "store", "metrics", "judge"},
     "store": CORE | {"identity"},
     "child": CORE | {"registry", "steady"},
     "treatments": {"spec", "workloads"},
@@ -68,6 +70,7 @@ NEVER: dict[str, set[str]] = {
     "identity": {"torch", "pandas"},
     "plan": {"torch", "numpy", "pandas"},
     "trials": {"torch", "numpy", "pandas"},
+    "trial_log": {"torch", "numpy", "pandas"},
     "session": {"torch"},
     "nvml": {"torch", "numpy", "pandas"},
     "machine": {"torch", "harness.child"},

@@ -306,7 +306,7 @@ def test_earlier_trials_of_other_work_are_counted_and_explained(tmp_path: Path):
     again = known_as("2.15.0")
     result = again.run()
     assert isinstance(again.progress, SilentProgress)
-    before = len(Store(tmp_path).trials()) - len(again.records)
+    before = len(Store(tmp_path).trials()) - len(again.log.records)
     explained = f"{before} earlier trials are of other work and do not count here: torch.version 2.14.1 -> 2.15.0"
     assert again.progress.notes[0] == explained
     assert verdicts(result)["alpha"] is Word.FASTER

@@ -172,7 +172,7 @@ def _try(experiment: Experiment, results: Path, plugins: Any, ends: float, secon
         ),
     )
     session.check()
-    ran = [record for record in session.records if record.duration_ns]
+    ran = [record for record in session.log.records if record.duration_ns]
     return f"{experiment.name}: {len(ran)} trials of {len(experiment.arms)} arms and their baseline"
 
 
